@@ -207,7 +207,8 @@ def core_settings(settings: Settings) -> CoreSettings:
         loop_interval=settings.loop_interval,
         lost_after=settings.lost_after,
         redispatch_after=settings.redispatch_after,
-        publish_window=settings.publish_window,
+        publish_window=None if settings.publish_window == "auto" else settings.publish_window,
+        publish_ahead=settings.publish_ahead,
     )
 
 

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from itinerary.protocol.errors import BadValue, BadValues
@@ -25,12 +25,12 @@ from itinerary.protocol.instants import (
     SECOND,
     Duration,
     format_duration,
-    parse_duration,
 )
 from itinerary.protocol.keys import PREFIX_PATTERN
 from itinerary.protocol.redaction import DEFAULT_KEYS
 from itinerary.protocol.sentinel_urls import is_sentinel, read_sentinel_url
 from itinerary.protocol.service_urls import in_schema, read_service_url
+from scheduler_service.config.amounts import DurationText, PublishWindow
 from scheduler_service.config.notify import Address, Addresses, Names, Secret, SmtpUrl, Topics, Webhooks
 from scheduler_service.config.tokens import ApiToken as ApiToken
 from scheduler_service.config.tokens import Role as Role
@@ -44,13 +44,6 @@ OTHER_NAMES: Final = frozenset(
     }
 )  # fmt: skip
 """The settings file's name, and variables of the worker's HTTP task, the command line's client and the tests."""
-
-
-def _duration(value: Any) -> Duration:
-    try:
-        return parse_duration(value)
-    except BadValue as exc:
-        raise ValueError(exc.allowed) from exc
 
 
 def _folder(value: Any) -> Any:
@@ -94,9 +87,6 @@ def _broker(value: Any) -> Any:
     return ";".join(map(_encoded, several)) if re.match(r"rediss?:|amqps?:|sentinel:", value) else value
 
 
-DurationText = Annotated[
-    int, BeforeValidator(_duration), PlainSerializer(format_duration, return_type=str, when_used="json")
-]
 Port = Annotated[int, Field(ge=1, le=65535)]
 _Lower: Final = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
 _POSTGRES: Final = ("postgresql", "postgresql+psycopg", "postgres")
@@ -135,7 +125,8 @@ class Settings(BaseSettings):
     lease_ttl: DurationText = 5 * SECOND
     lost_after: DurationText = 30 * SECOND
     redispatch_after: DurationText = 30 * SECOND
-    publish_window: int = Field(10_000, ge=1, le=1_000_000)
+    publish_window: PublishWindow = "auto"
+    publish_ahead: DurationText = 2 * SECOND
     retention: DurationText = 30 * DAY
     stop_timeout: DurationText = 30 * SECOND
 
@@ -215,13 +206,14 @@ class Settings(BaseSettings):
 
 _TOGETHER: Final = {"notify_webhooks": "notify_secret", "notify_email_to": "smtp_url", "smtp_url": "notify_email_to"}
 # While a dead leader's lease lasts, no leader plans anything.
-_MOST: Final[dict[str, Duration]] = {"lease_ttl": 30 * SECOND}
+_MOST: Final[dict[str, Duration]] = {"lease_ttl": 30 * SECOND, "publish_ahead": MINUTE}
 _LEAST: Final[dict[str, Duration]] = {
     "pre_schedule_interval": 100 * MILLISECOND,
     "index_rebuild_interval": SECOND,
     "lookahead_window": 2 * SECOND,
     "grace_period": 100 * MILLISECOND,
     "loop_interval": 10 * MILLISECOND,
+    "publish_ahead": 100 * MILLISECOND,
     "lease_ttl": SECOND,
     "lost_after": SECOND,
     "redispatch_after": SECOND,

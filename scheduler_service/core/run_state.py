@@ -44,6 +44,7 @@ class Event(StrEnum):
 
 # Read once: in Python 3.11 reading a member from its enum class is slow.
 PENDING: Final = RunState.PENDING
+RUNNING: Final = RunState.RUNNING
 
 FINAL: Final = frozenset({RunState.COMPLETED, RunState.FAILED, RunState.CANCELLED, RunState.SKIPPED, RunState.MISSED})
 IN_FLIGHT: Final = frozenset({RunState.PENDING, RunState.RUNNING})

@@ -247,7 +247,8 @@ class BrokerThread:
                 case InspectQueues(queues=queues):
                     heads = self._dispatcher.heads(queues)
                     left = {name: 0 if head.none_of_ours else head.length for name, head in heads.items()}
-                    self._mailbox.put(QueuesSeen({name: (left[name], head.seq) for name, head in heads.items()}))
+                    lengths = {name: head.length for name, head in heads.items()}
+                    self._mailbox.put(QueuesSeen({n: (left[n], head.seq) for n, head in heads.items()}, lengths))
                 case TrimInbox(position=position):
                     # In a stream that began again, entries before this position may not have been read.
                     if self._claims.query_epoch().accepted:

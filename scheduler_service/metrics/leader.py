@@ -47,6 +47,12 @@ class PrometheusMeter(Meter):
         self._pending = self._gauge(
             "scheduler_queue_pending_runs", "Runs sent to the queue and not started yet, as the leader knows", "queue"
         )
+        self._backlog = self._gauge(
+            "scheduler_queue_backlog_runs", "Due runs of the queue that no worker has started, sent or not", "queue"
+        )
+        self._window = self._gauge(
+            "scheduler_queue_window", "How many runs may lie in the queue now (PUBLISH_WINDOW=auto)", "queue"
+        )
         self._inbox_lag = self._gauge("scheduler_inbox_lag_seconds", "How far the reading of the inbox is behind")
         self._workers = self._gauge("scheduler_workers_alive", "Worker processes that the leader hears")
         self._duration = self._bulk("scheduler_run_duration_seconds", "From started to finished", _LONG)
@@ -113,7 +119,8 @@ class PrometheusMeter(Meter):
         # The next leader reports these now.
         for gauge in (self._index_runs, self._oldest, self._active, self._workers, self._inbox_lag):
             gauge.set(0)
-        self._pending.clear()
+        for of_queues in (self._pending, self._backlog, self._window):
+            of_queues.clear()
         self._placement.forget()
 
     def without_redis(self, away: bool) -> None:
@@ -138,13 +145,22 @@ class PrometheusMeter(Meter):
             self._oldest.set(0 if oldest is None else (state.last_iteration_at - oldest) / SECOND)
             self._inbox_lag.set(_inbox_lag(state, state.last_iteration_at) / SECOND)
             self._workers.set(alive_workers(state, state.last_iteration_at))
-            for queue, pending in state.runs.pending.items():
-                self._pending.labels(queue).set(pending)
+            self._show_queues(state)
         for command in commands:
             if isinstance(command, Apply):
                 self._applied(command)
         self._placement.show(state)
         self._count(state)
+
+    def _show_queues(self, state: SchedulerState) -> None:
+        waiting = {queue: len(heap) for queue, heap in state.dispatches.waiting.items()}
+        for queue, pending in state.runs.pending.items():
+            self._pending.labels(queue).set(pending)
+            waiting[queue] = waiting.get(queue, 0) + pending
+        for queue, number in waiting.items():
+            self._backlog.labels(queue).set(number)
+        for queue, window in state.windows.known(state.last_iteration_at).items():
+            self._window.labels(queue).set(window)
 
     def _applied(self, batch: Apply) -> None:
         for state, number in CountOf(change.to for change in batch.transitions).items():

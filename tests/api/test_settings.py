@@ -35,7 +35,7 @@ def test_the_defaults_are_those_of_the_design(monkeypatch: pytest.MonkeyPatch, t
     assert settings.grace_period == settings.lost_after == settings.redispatch_after == 30 * SECOND
     assert settings.loop_interval == SECOND
     assert (settings.lease_ttl, renewed_every(settings.lease_ttl)) == (5 * SECOND, 1500 * MILLISECOND)
-    assert (settings.inbox_buffer_size, settings.publish_window) == (1000, 10_000)
+    assert (settings.inbox_buffer_size, settings.publish_window, settings.publish_ahead) == (1000, "auto", 2 * SECOND)
     assert settings.retention == 30 * DAY
     assert (settings.api_host, settings.api_port, settings.flower_port) == ("127.0.0.1", 8080, 5555)
     assert settings.database_url == f"sqlite:///{tmp_path}/.itinerary/itinerary.db"
@@ -78,6 +78,9 @@ def test_the_environment_goes_before_the_file_and_the_command_line_before_both(
         ("ITINERARY_API_TOKENS", "a:viewer:secret", "name:role:sha256"),
         ("ITINERARY_INDEX_REBUILD_INTERVAL", "10m", "shorter than lookahead_window"),
         ("ITINERARY_RETENTION", "23h", "1d or more"),
+        ("ITINERARY_PUBLISH_WINDOW", "0", "give auto, or a number of runs from 1 to 1,000,000"),
+        ("ITINERARY_PUBLISH_WINDOW", "many", "give auto, or a number"),
+        ("ITINERARY_PUBLISH_AHEAD", "2m", "1m or less"),
         ("ITINERARY_API_RATE_LIMIT", "-1", "greater than or equal to 0"),
         ("ITINERARY_NOTIFY_WEBHOOKS", "https://hooks.example/secret", "set ITINERARY_NOTIFY_SECRET too"),
         ("ITINERARY_NOTIFY_WEBHOOKS", "ftp://hooks.example/secret", "http:// or https://"),

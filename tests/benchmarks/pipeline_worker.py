@@ -14,7 +14,7 @@ import redis
 
 from itinerary.protocol.instants import Instant
 from itinerary.protocol.keys import Keys
-from itinerary.protocol.wire import HEADER_QUEUE, HEADER_SEQ, QUERY_EPOCH, entry
+from itinerary.protocol.wire import HEADER_QUEUE, HEADER_SEQ, QUERY_EPOCH, RECALLS_FIELD, entry
 from itinerary.worker.claim import claim
 from itinerary.worker.connection import RedisConnection
 from itinerary.worker.reporting import ReportBuilder, clock, send
@@ -32,6 +32,7 @@ class Collected(RedisConnection):
     """Stands where a worker has its connection: scripts are collected, and go out together."""
 
     def __init__(self, client: redis.Redis) -> None:
+        self.keys = KEYS
         self._redis = client
         self._pipe = client.pipeline(transaction=False)
         self._known: dict[str, str] = {}
@@ -66,7 +67,7 @@ def main() -> None:
 
 def _beat(client: redis.Redis) -> None:
     answer: Any = client.eval(QUERY_EPOCH, 3, KEYS.epoch, KEYS.epoch_seen, KEYS.server_mark, uuid4().hex)
-    body = {"worker": WORKER, "running": [], "received": [], "concurrency": 1, "queues": [QUEUE]}
+    body = {"worker": WORKER, "running": [], "received": [], "concurrency": 1, "queues": [QUEUE], RECALLS_FIELD: True}
     said: Any = entry("heartbeat", clock(), {**body, "generation": answer[0]})
     client.xadd(KEYS.inbox, said)
 

@@ -30,6 +30,8 @@ LABELS = {
     "scheduler_republished_total": {"cause"},
     "scheduler_events_ignored_total": {"cause"},
     "scheduler_queue_pending_runs": {"queue"},
+    "scheduler_queue_backlog_runs": {"queue"},
+    "scheduler_queue_window": {"queue"},
     "scheduler_slot_job_count": {"hour"},
     "scheduler_placements_total": {"type"},
     "scheduler_notifications_total": {"outcome"},

@@ -101,7 +101,7 @@ class Simulation:
         self._trace: list[str] | None = [] if tracing else None
         self.settings = replace(
             SETTINGS,
-            publish_window=self.random.choice((2, 5, 10_000, 10_000)),
+            publish_window=self.random.choice((2, 5, 10_000, None)),
             pre_schedule_interval=self.random.choice((1, 4)) * SECOND,
             write_batch=self.random.choice((1, 3, 2_000)),
         )
@@ -306,7 +306,7 @@ class Simulation:
         rows = self.store.tables.runs.values()
         stuck = tuple(row.run_id for row in rows if row.state not in FINAL and row.due_at <= self.database_now())
         history = history_of(self.store, now=self.database_now())
-        tolerance = Tolerance(skew=self.stepped, stuck_after=60 * SECOND, window=self.settings.publish_window)
+        tolerance = Tolerance(skew=self.stepped, stuck_after=60 * SECOND, window=self.settings.publish_window or 1)
         findings = tuple(violations(history, self.log, tolerance))
         impatient, hasty = tuple(self.patience.given_up), tuple(self.hasty)
         kept = tuple(self.claims.watermarks) if self.own_queues else ()

@@ -51,7 +51,8 @@ class _Ending:
 class Workers:
     """Simulated workers that take what their queue holds at once; `started` is the truth about starts.
 
-    `behave` says how an attempt ends: (seconds, report type, report body). None: it never ends by itself.
+    `behave` says how an attempt ends: (seconds, report type, report body). None: it never ends by itself. `slots`: how
+    many they run at once, None for any number.
     """
 
     world: "World"
@@ -66,6 +67,7 @@ class Workers:
     reports: list[tuple[Instant, str, dict[str, Any]]] = field(default_factory=list)
     epoch: str | None = None
     recalls: bool = True
+    slots: int | None = None
 
     def take(self) -> None:
         """Pop what is there, claim it, start it."""
@@ -73,8 +75,11 @@ class Workers:
         waiting, self.waiting = self.waiting, []
         for attempt, seq in waiting:
             self.deliver(attempt, seq)
-        while self.listening and (run := self.world.dispatcher.pop_run("default")) is not None:
+        while self._has_room() and (run := self.world.dispatcher.pop_run("default")) is not None:
             self.deliver(task_id(run.run_id, run.attempt), run.seq)
+
+    def _has_room(self) -> bool:
+        return self.listening and (self.slots is None or len(self.running) < self.slots)
 
     def speak(self) -> None:
         """In another generation of Redis, say the reports of the last minute again, and what runs."""

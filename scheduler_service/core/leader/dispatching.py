@@ -12,6 +12,7 @@ from itinerary.protocol.instants import MILLISECOND, Instant
 from scheduler_service.core.leader.commands import Dispatch, DispatchRuns, Transition
 from scheduler_service.core.leader.deadlines import expire
 from scheduler_service.core.leader.planning import is_fresh, is_unjudged, miss
+from scheduler_service.core.leader.publish_windows import room
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step
 from scheduler_service.core.model import ActiveRun, Overlap, RunKind
@@ -189,11 +190,11 @@ def admit_next(state: SchedulerState, job_id: str) -> None:
 
 def _dispatch_queue(state: SchedulerState, step: Step, queue: str) -> None:
     dispatches = state.dispatches
-    room = state.settings.publish_window - state.runs.pending[queue] - dispatches.of_queue[queue]
+    most = room(state, queue, step.now)
     batch: list[Dispatch] = []
-    while queue in dispatches.waiting and len(batch) < room:
+    while queue in dispatches.waiting and len(batch) < most:
         taken: list[str] = []
-        for run_id in dispatches.take(queue, room - len(batch)):
+        for run_id in dispatches.take(queue, most - len(batch)):
             run = state.runs.get(run_id)
             if run is None or run.state not in WAITING or run_id in dispatches.in_progress or run.due_at > step.now:
                 continue
@@ -206,5 +207,7 @@ def _dispatch_queue(state: SchedulerState, step: Step, queue: str) -> None:
         dispatches.begin(queue, taken)
     size = state.settings.dispatch_batch
     step.dispatching += [DispatchRuns(part, queue) for part in batched(batch, size)]
+    if batch and state.settings.publish_window is None:
+        state.windows.refilled(queue, is_full=queue in dispatches.waiting)
     if queue in dispatches.waiting:
         state.judged.waits(step.now)

@@ -21,6 +21,7 @@ from scheduler_service.core.leader.commands import (
     Transition,
 )
 from scheduler_service.core.leader.messages import Failed
+from scheduler_service.core.leader.publish_windows import queues_seen
 from scheduler_service.core.leader.reports import cancel, end, fail, report
 from scheduler_service.core.leader.results import (
     ClaimsTaken,
@@ -126,10 +127,13 @@ def take_redispatched(state: SchedulerState, step: Step, answer: RunsRedispatche
 
 
 def check_queues(state: SchedulerState, step: Step) -> None:
-    """Query the queues of runs that the broker accepted long ago and no worker has received."""
+    """Query the queues of runs that the broker accepted long ago and no worker has received, and of those that wait."""
     if not state.unstarted.check_due(step.now):
         return
+    state.unstarted.forget_unlisted(step.now)
     queues = {run.queue for run_id in state.unstarted.published if (run := _overdue(state, step, run_id)) is not None}
+    if state.settings.publish_window is None:
+        queues.update(state.dispatches.waiting)
     if queues:
         step.others.append(InspectQueues(tuple(sorted(queues))))
 
@@ -149,6 +153,7 @@ def take_queues(state: SchedulerState, step: Step, seen: QueuesSeen) -> None:
 
     The evidence must hold for longer than a worker takes to report a message as received: one just popped is not gone.
     """
+    queues_seen(state, seen, step.now)
     again: list[str] = []
     spent: list[str] = []
     for run_id in state.unstarted.published:

@@ -44,6 +44,7 @@ from scheduler_service.core.leader.parts.numbers import MessageNumbers
 from scheduler_service.core.leader.parts.planned import Planned
 from scheduler_service.core.leader.planning import plan, without_unfinished
 from scheduler_service.core.leader.poll_state import CancelsRead, DueRead, ExpiredRead, Listened, OverdueRead
+from scheduler_service.core.leader.publish_windows import recall_outranked
 from scheduler_service.core.leader.queries import answer, oldest_due
 from scheduler_service.core.leader.rebuilding import take_index, want_rebuild
 from scheduler_service.core.leader.recalling import claims_recalled
@@ -141,6 +142,7 @@ def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -
         plan(state, step)  # planning was deferred while runs were being dispatched
         check_running(state, step)
         check_queues(state, step)
+        recall_outranked(state, step)
         raise_watermarks(state, step)
         polling.poll(state, step)
         placing.survey(state, step)
@@ -160,7 +162,8 @@ def next_wake(state: SchedulerState, now: Instant) -> Instant:
         if planned:
             wake = min(wake, planned[0][0])
     if not state.stopping:
-        wake = min([wake, *filter(None, (polling.next_poll(state), state.edits.next_at()))])
+        refill_at = state.windows.next_at(state.dispatches.waiting)
+        wake = min([wake, *filter(None, (polling.next_poll(state), state.edits.next_at(), refill_at))])
     return max(wake, now)
 
 

@@ -11,18 +11,17 @@ statistics   {"term", "since", "index_runs", "last_rebuild_at", "last_iteration_
 from collections.abc import Mapping
 from typing import Any, Final
 
-from itinerary.protocol.instants import SECOND, Instant, format_instant
+from itinerary.protocol.instants import Instant, format_instant
 from itinerary.protocol.wire import PROTOCOL_FIELD
 from scheduler_service.core.index.snapshot import RunSlice
 from scheduler_service.core.leader.job_states import is_paused
 from scheduler_service.core.leader.messages import Query
-from scheduler_service.core.leader.parts.workers import WorkerView
+from scheduler_service.core.leader.parts.workers import WORKER_ALIVE_FOR, WorkerView
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.policies import could_go_since
 from scheduler_service.core.run_state import FINAL, WAITING, RunState
 
-WORKER_ALIVE_FOR: Final = 15 * SECOND
 _MOST_LISTED: Final = 1000
 _NEXT_LISTED: Final = 20
 

@@ -51,6 +51,8 @@ def claims_recalled(state: SchedulerState, step: Step, recalled: ClaimsRecalled)
         to = next_state(run_id, run.state, Event.RECALL, attempt=attempt)
         state.attempt_over(run_id)
         state.counts.add("recalled")
+        if state.settings.publish_window is None:
+            state.windows.recalled(run.queue)
         after = run._replace(state=to, pending_at=None, published_at=None)
         step.transition(state, after, Transition(run_id, attempt, Event.RECALL, to, step.now, reason=reason))
         state.due.wait_until(after)

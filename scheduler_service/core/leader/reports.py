@@ -66,6 +66,9 @@ def start(state: SchedulerState, step: Step, run: ActiveRun, worker: str, at: In
             state.counts.add("ignored", "not_released")
         return
     state.unstarted.trust(run.run_id)
+    state.unstarted.let_go(run.run_id)
+    if state.settings.publish_window is None:
+        state.windows.started(run.queue, step.now)
     state.running.check_at(step.now + state.settings.lost_after, run.run_id)
     change = Transition(
         run.run_id, run.attempt, Event.START, RunState.RUNNING, step.now, started_at=at, worker=worker
@@ -176,7 +179,7 @@ def heartbeat(state: SchedulerState, step: Step, message: Heartbeat) -> None:
         if run is None or run.attempt != attempt:
             continue
         if run.state is RunState.PENDING:
-            state.unstarted.received(run_id, step.now)
+            state.unstarted.received(run_id, run.queue, step.now)
         elif run.state is RunState.RUNNING and run.worker == message.worker:
             # Another worker may hold a duplicate message for hours, which proves nothing about the one that runs it.
             state.running.report(run_id, step.now)

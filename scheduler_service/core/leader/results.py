@@ -1,7 +1,7 @@
 """Results of commands, as the I/O threads report them to the loop. Values only."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.balancing.placements import PlacementFeedback
@@ -172,9 +172,13 @@ class ResultsFound:
 
 @dataclass(frozen=True, slots=True)
 class QueuesSeen:
-    """Queue name -> (length, seq of the first message of this service or None)."""
+    """Queue name -> (length, seq of the first message of this service or None).
+
+    The length is 0 where no message is ours; `lengths` count all messages.
+    """
 
     heads: Mapping[str, tuple[int, int | None]]
+    lengths: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

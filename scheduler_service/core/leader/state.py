@@ -31,13 +31,14 @@ from scheduler_service.core.leader.parts.runs import RunTable
 from scheduler_service.core.leader.parts.skipped import SkippedRanges
 from scheduler_service.core.leader.parts.unstarted import Unstarted
 from scheduler_service.core.leader.parts.watermarks import Watermarks
+from scheduler_service.core.leader.parts.windows import Windows
 from scheduler_service.core.leader.parts.withdrawals import Withdrawals
-from scheduler_service.core.leader.parts.workers import Workers
+from scheduler_service.core.leader.parts.workers import WORKER_ALIVE_FOR, Workers, WorkerView
 
 
 @dataclass(frozen=True, slots=True)
 class CoreSettings:
-    """The times and bounds of the rules (durations in microseconds)."""
+    """The times and bounds of the rules (durations in microseconds). `publish_window`: None is auto."""
 
     pre_schedule_interval: Duration = 10 * SECOND
     index_rebuild_interval: Duration = 60 * SECOND
@@ -46,7 +47,8 @@ class CoreSettings:
     loop_interval: Duration = SECOND
     lost_after: Duration = 30 * SECOND
     redispatch_after: Duration = 30 * SECOND
-    publish_window: int = 10_000
+    publish_window: int | None = 10_000
+    publish_ahead: Duration = 2 * SECOND
     max_redispatch: int = 5
     dispatch_batch: int = 500
     write_batch: int = 2_000
@@ -92,6 +94,7 @@ class SchedulerState:
     held: HeldRuns = field(default_factory=HeldRuns)
     skipped: SkippedRanges = field(default_factory=SkippedRanges)
     dispatches: Dispatches = field(default_factory=Dispatches)
+    windows: Windows = field(default_factory=Windows)
 
     # Runs in flight.
     publishing: Publishing = field(default_factory=Publishing)
@@ -116,6 +119,10 @@ class SchedulerState:
         listened = self.inbox.listened
         could_speak = max(since, listened.since, self.epoch.reread_at)
         return max(0, listened.until - could_speak)
+
+    def is_alive(self, worker: WorkerView) -> bool:
+        """Whether the worker's heartbeats come; time in which none would have been read does not count."""
+        return not worker.left and self.unreported_for(worker.last_seen_at) < WORKER_ALIVE_FOR
 
     def attempt_over(self, run_id: str) -> None:
         """Forget the state of the run's attempt: the next one starts fresh."""

@@ -6,13 +6,13 @@ from typing import Final
 
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.model import ActiveRun
-from scheduler_service.core.run_state import FINAL, PENDING, RunState
+from scheduler_service.core.run_state import FINAL, PENDING, RUNNING, RunState
 
 _LIVE: Final = frozenset({RunState.PENDING, RunState.RUNNING, RunState.RETRYING})
 
 
 class RunTable:
-    """Runs by id, with pending runs by queue, runs by state, and the live runs of each job.
+    """Runs by id, with pending runs by queue, running ones by worker, runs by state, and the live runs of each job.
 
     A live run has been admitted (its overlap rule let it pass) and is not final.
     """
@@ -26,6 +26,7 @@ class RunTable:
         self._freed: set[str] = set()
         self._ends: deque[tuple[Instant, str]] = deque()
         self.pending: Counter[str] = Counter()
+        self.running_on: Counter[str] = Counter()
         self.states: dict[RunState, int] = dict.fromkeys(RunState, 0)
 
     def __len__(self) -> int:
@@ -42,7 +43,7 @@ class RunTable:
     def put(self, run: ActiveRun) -> None:
         """Store `run` in place of its previous version."""
         old = self.get(run.run_id)
-        if old is None or old.state is not run.state or old.queue != run.queue:
+        if old is None or old.state is not run.state or old.queue != run.queue or old.worker != run.worker:
             self._count(old, -1)
             self._count(run, 1)
         now, before = (self._ended, self._runs) if run.state in FINAL else (self._runs, self._ended)
@@ -119,6 +120,10 @@ class RunTable:
             self.pending[run.queue] += step
             if not self.pending[run.queue]:
                 del self.pending[run.queue]  # queue names come and go: keep no zero counts
+        elif run.state is RUNNING and run.worker is not None:
+            self.running_on[run.worker] += step
+            if not self.running_on[run.worker]:
+                del self.running_on[run.worker]
 
     def _retire(self, run: ActiveRun) -> None:
         self._admitted.discard(run.run_id)

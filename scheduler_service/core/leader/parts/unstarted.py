@@ -1,5 +1,6 @@
 """Messages that the broker has and that no worker is known to have started."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,13 +16,15 @@ class Unstarted:
     """`published`: when the broker accepted the run's last message.
 
     `_redispatched`: how often the run was sent again because no worker took it. `_suspects`: when its message was first
-    found gone. `_received`: when a worker last listed it as held. `_started_seq`: the highest number started, by queue.
+    found gone. `_received`: when a worker last listed it as held, and its queue. `held`: how many those are, by queue.
+    `_started_seq`: the highest number started, by queue.
     """
 
     published: dict[str, Instant] = field(default_factory=dict)
     _redispatched: dict[str, int] = field(default_factory=dict)
     _suspects: dict[str, Instant] = field(default_factory=dict)
-    _received: dict[str, Instant] = field(default_factory=dict)
+    held: Counter[str] = field(default_factory=Counter)
+    _received: dict[str, tuple[Instant, str]] = field(default_factory=dict)
     _started_seq: dict[str, int] = field(default_factory=dict)
     _next_check_at: Instant = 0
 
@@ -59,13 +62,29 @@ class Unstarted:
         """Record that the message is not gone."""
         self._suspects.pop(run_id, None)
 
-    def received(self, run_id: str, now: Instant) -> None:
+    def received(self, run_id: str, queue: str, now: Instant) -> None:
         """Record that a worker lists the message as held."""
-        self._received[run_id] = now
+        if run_id not in self._received:
+            self.held[queue] += 1
+        self._received[run_id] = (now, queue)
 
     def is_received(self, run_id: str, now: Instant) -> bool:
         """Whether a worker has lately listed the message as held."""
-        return now - self._received.get(run_id, 0) < _RECEIVED_COUNTS_FOR
+        received = self._received.get(run_id)
+        return received is not None and now - received[0] < _RECEIVED_COUNTS_FOR
+
+    def forget_unlisted(self, now: Instant) -> None:
+        """Count messages as held no longer that no worker has listed lately."""
+        for run_id in [one for one in self._received if not self.is_received(one, now)]:
+            self.let_go(run_id)
+
+    def let_go(self, run_id: str) -> None:
+        """Record that the message is not held: it was started, or is nobody's."""
+        _, queue = self._received.pop(run_id, (0, None))
+        if queue is not None:
+            self.held[queue] -= 1
+            if not self.held[queue]:
+                del self.held[queue]  # queue names come and go
 
     def started(self, queue: str, seq: int) -> None:
         """Record that a message of this number was started: the queue is past those below it."""
@@ -81,5 +100,7 @@ class Unstarted:
 
     def attempt_over(self, run_id: str) -> None:
         """Forget the run's attempt."""
-        for kept in (self.published, self._redispatched, self._suspects, self._received):
-            kept.pop(run_id, None)
+        self.let_go(run_id)
+        self.published.pop(run_id, None)
+        self._redispatched.pop(run_id, None)
+        self._suspects.pop(run_id, None)

@@ -5,6 +5,7 @@ from typing import Final
 
 from itinerary.protocol.instants import SECOND, Duration, Instant
 
+WORKER_ALIVE_FOR: Final = 15 * SECOND
 _FORGOTTEN_AFTER: Final = 600 * SECOND
 _FAREWELL_FORGOTTEN_AFTER: Final = 60 * SECOND
 
@@ -30,13 +31,23 @@ class WorkerView:
 
 @dataclass(slots=True)
 class Workers:
-    """Workers by name."""
+    """Workers by name, and their names by queue."""
 
     by_name: dict[str, WorkerView] = field(default_factory=dict)
+    _of_queue: dict[str, dict[str, None]] = field(default_factory=dict)
 
     def seen(self, view: WorkerView) -> None:
         """Store the view of a worker's newest heartbeat."""
+        before = self.by_name.get(view.name)
+        if before is None or before.queues != view.queues:
+            self._forget(view.name)
+            for queue in view.queues:
+                self._of_queue.setdefault(queue, {})[view.name] = None
         self.by_name[view.name] = view
+
+    def listening(self, queue: str) -> list[WorkerView]:
+        """The workers that consume from the queue, as their last heartbeats said."""
+        return [self.by_name[name] for name in self._of_queue.get(queue, ())]
 
     def last_seen_at(self) -> Instant:
         """The time of the newest heartbeat of all."""
@@ -51,4 +62,12 @@ class Workers:
         for name, view in list(self.by_name.items()):
             unseen_for = now - view.last_seen_at
             if unseen_for > _FORGOTTEN_AFTER or (view.left and unseen_for > _FAREWELL_FORGOTTEN_AFTER):
-                del self.by_name[name]
+                self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        view = self.by_name.pop(name, None)
+        for queue in view.queues if view is not None else ():
+            names = self._of_queue.get(queue, {})
+            names.pop(name, None)
+            if not names:
+                self._of_queue.pop(queue, None)
