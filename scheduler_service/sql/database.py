@@ -211,6 +211,10 @@ _NEVER_LET_IN: Final = (
     "does not exist",
     "unable to open database file",
 )
+_NO_RIGHT: Final = "42501"
+_OF_TLS: Final = ("certificate", "private key file", "unknown ca", "does not support SSL")
+_ADVICE_ON_RIGHTS: Final = "grant this role what the manual lists under Security, again after each migration"
+_ADVICE_ON_TLS: Final = "check sslmode, sslrootcert, sslcert and sslkey in the database's address"
 
 
 @contextmanager
@@ -223,14 +227,21 @@ def _our_errors() -> Iterator[None]:
         raise RowRefused(f"not storable: {error}") from error
     except exc.DBAPIError as error:
         state = getattr(error.orig, "sqlstate", None) or ""
-        raise _kind_of(state, str(error.orig))(_message(error)) from error
+        advice = _advice_on(state, str(error.orig))
+        raise _kind_of(state, str(error.orig), advice)(f"{_message(error)}{advice}") from error
     except exc.StatementError as error:  # the parameter never reached the driver
         raise RowRefused(_message(error)) from error
     except exc.TimeoutError as error:
         raise StoreUnavailable("every connection to the database is in use; try again") from error
 
 
-def _kind_of(state: str, message: str) -> type[ItineraryError]:
+def _advice_on(state: str, message: str) -> str:
+    if state == _NO_RIGHT:
+        return f"; {_ADVICE_ON_RIGHTS}"
+    return f"; {_ADVICE_ON_TLS}" if not state and any(text in message for text in _OF_TLS) else ""
+
+
+def _kind_of(state: str, message: str, advice: str) -> type[ItineraryError]:
     if state.startswith("54"):  # a program limit: this row will never fit
         return RowRefused
     if state in _UNDONE:
@@ -238,7 +249,8 @@ def _kind_of(state: str, message: str) -> type[ItineraryError]:
     if state == "57014":
         return StatementTimedOut
     # A refused connection has no code.
-    return StoreRefused if not state and any(text in message for text in _NEVER_LET_IN) else StoreUnavailable
+    refused = advice or (not state and any(text in message for text in _NEVER_LET_IN))
+    return StoreRefused if refused else StoreUnavailable
 
 
 def _message(error: exc.StatementError) -> str:

@@ -7,6 +7,7 @@ from sqlalchemy import delete, make_url, text
 
 from scheduler_service.sql.notice_tables import metadata
 from tests.support.postgres_server import create_database, drop_database
+from tests.support.roles import narrow_roles
 from tests.support.store_bed import StoreBed, fake_bed, sql_bed
 
 _POSTGRES = pytest.param("postgres", marks=pytest.mark.postgres)
@@ -19,7 +20,7 @@ def emptied_postgres(
     """One PostgreSQL database for all tests, with its URL: much sooner there than one for each."""
     admin = make_url(_session_postgres)
     url = create_database(admin, f"itinerary_contract_{worker_number}", _postgres_template)
-    with sql_bed(url) as bed:
+    with narrow_roles(url) as roles, sql_bed(url, roles) as bed:
         yield url, bed
     drop_database(admin, url)
 

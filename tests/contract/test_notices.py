@@ -30,18 +30,13 @@ from tests.support.store_bed import StoreBed, a_job, occurrence, one_off, releas
 @pytest.fixture
 def bed(sql_stores: StoreBed) -> StoreBed:
     """Stores whose leader tells of every topic."""
-    assert sql_stores.database is not None
-    return replace(
-        sql_stores,
-        leader=SqlLeaderStore(sql_stores.database, TOPICS),
-        leases=SqlLeaseStore(sql_stores.database, TOPICS),
-    )
+    database = sql_stores.by_role["leader"]
+    return replace(sql_stores, leader=SqlLeaderStore(database, TOPICS), leases=SqlLeaseStore(database, TOPICS))
 
 
 @pytest.fixture
 def outbox(bed: StoreBed) -> SqlOutbox:
-    assert bed.database is not None
-    return SqlOutbox(bed.database)
+    return SqlOutbox(bed.by_role["leader"])
 
 
 def rows(bed: StoreBed, table: Any = notices) -> list[Any]:
@@ -291,9 +286,7 @@ def test_each_target_gets_its_own_delivery_with_the_same_id_and_body(bed: StoreB
 
 
 def test_a_claimed_delivery_is_nobody_elses_until_the_claim_ends(bed: StoreBed, outbox: SqlOutbox) -> None:
-    beside = bed.beside()
-    assert beside.database is not None
-    other = SqlOutbox(beside.database)
+    other = SqlOutbox(bed.beside().by_role["api"])
     a_message(outbox, "a")
     mine = claimed(outbox, "a")
     assert other.claim(["a"], MINUTE) is None
@@ -309,9 +302,7 @@ def test_a_claimed_delivery_is_nobody_elses_until_the_claim_ends(bed: StoreBed, 
 
 
 def test_two_processes_never_tell_the_same_notices(bed: StoreBed, outbox: SqlOutbox) -> None:
-    beside = bed.beside()
-    assert beside.database is not None
-    other = SqlOutbox(beside.database)
+    other = SqlOutbox(bed.beside().by_role["api"])
     for box in (outbox, other):
         box.hold(Topic.LEADER_ABSENT, [Notice(Topic.LEADER_ABSENT, "leader", 1, 1, 1, {})])
     assert seal(outbox) + seal(other) == 1

@@ -26,8 +26,7 @@ from tests.support.store_bed import StoreBed, a_job, one_off
 
 @pytest.fixture
 def sets(sql_stores: StoreBed) -> JobSets:
-    assert sql_stores.database is not None
-    return SqlJobSets(sql_stores.database)
+    return SqlJobSets(sql_stores.by_role["api"])
 
 
 def of(*jobs: Job, source: str | None = "shop", **flags: bool) -> JobSet:
@@ -137,7 +136,7 @@ def test_two_applies_at_once_leave_one_of_them_whole(sets: JobSets, sql_stores: 
     names = {"one": ["a", "b", "c"], "two": ["b", "c", "d"]}
 
     def apply(title: str) -> None:
-        other = SqlJobSets(sql_stores.beside().database)  # type: ignore[arg-type]
+        other = SqlJobSets(sql_stores.beside().by_role["api"])
         together.wait(10)
         other.apply(of(*(a_job(name, title=title) for name in names[title]), prune=True), None)
 
@@ -178,7 +177,7 @@ def waiting(bed: StoreBed) -> int:
 def test_an_apply_that_a_deadlock_undid_is_done_again(postgres_stores: StoreBed) -> None:
     """Somebody who locks in another order, as nobody of ours does: he goes on, and the apply is not refused."""
     assert postgres_stores.database is not None
-    sets = SqlJobSets(postgres_stores.database)
+    sets = SqlJobSets(postgres_stores.by_role["api"])
     sets.apply(of(a_job("a"), a_job("b")), None)
     lock = "SELECT 1 FROM jobs WHERE job_id = '{}' FOR UPDATE"
     with closing(Database(postgres_stores.database.url, bounds=Bounds(lock=10 * SECOND))) as other:
@@ -209,7 +208,7 @@ def test_a_deadlock_again_and_again_is_told_as_one(postgres_stores: StoreBed) ->
 
 def test_keys_of_a_batch_are_inserted_in_their_order(sql_stores: StoreBed) -> None:
     """Two batches with the same keys wait for each other in one order only."""
-    assert sql_stores.database is not None
+    engine = sql_stores.by_role["api"].engine
     keys: list[list[str]] = []
 
     def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: bool) -> None:
@@ -217,8 +216,8 @@ def test_keys_of_a_batch_are_inserted_in_their_order(sql_stores: StoreBed) -> No
             texts = parameters.values() if isinstance(parameters, dict) else parameters
             keys.append(re.findall(r"key-\d", " ".join(str(text) for text in texts)))
 
-    event.listen(sql_stores.database.engine, "before_cursor_execute", note)
+    event.listen(engine, "before_cursor_execute", note)
     made = [one_off(0, idempotency_key=f"key-{n}", request_hash="h") for n in (2, 0, 1)]
     sql_stores.runs.enqueue(made)
-    event.remove(sql_stores.database.engine, "before_cursor_execute", note)
+    event.remove(engine, "before_cursor_execute", note)
     assert keys == [["key-0", "key-1", "key-2"]]

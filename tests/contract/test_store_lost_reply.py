@@ -1,6 +1,6 @@
 """A commit whose reply is lost: unavailable, done nevertheless, and doing it again changes nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,16 +15,19 @@ from tests.support.store_bed import StoreBed, a_job, occurrence, one_off, releas
 @contextmanager
 def lost_reply(bed: StoreBed, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """In the block the connection breaks after the database has committed and before it can say so."""
-    assert bed.database is not None
-    dialect: Any = bed.database.engine.dialect
-    commit = dialect.do_commit
 
-    def commit_and_break(connection: Any) -> None:
-        commit(connection)
-        raise dialect.dbapi.OperationalError("the connection broke")
+    def breaking(dialect: Any) -> Callable[[Any], None]:
+        commit = dialect.do_commit
+
+        def commit_and_break(connection: Any) -> None:
+            commit(connection)
+            raise dialect.dbapi.OperationalError("the connection broke")
+
+        return commit_and_break
 
     with monkeypatch.context() as patch:
-        patch.setattr(dialect, "do_commit", commit_and_break)
+        for dialect in {database.engine.dialect for database in bed.by_role.values()}:
+            patch.setattr(dialect, "do_commit", breaking(dialect))
         with pytest.raises(StoreUnavailable):
             yield
 

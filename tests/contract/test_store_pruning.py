@@ -40,7 +40,7 @@ def database_of(bed: StoreBed) -> Database:
 def swept(bed: StoreBed, lease: Lease | None, now: Instant) -> dict[Past, int]:
     """How many rows one whole sweep deleted of each table."""
     gone: dict[Past, int] = {}
-    for past, rows in sweep(SqlPruning(database_of(bed)), lease, now - KEPT, KEPT, go_on):
+    for past, rows in sweep(SqlPruning(bed.by_role["leader"]), lease, now - KEPT, KEPT, go_on):
         gone[past] = gone.get(past, 0) + rows
     return gone
 
@@ -128,7 +128,7 @@ def test_an_idempotency_key_names_its_run_as_long_as_that_is_kept_and_is_free_th
 
 @pytest.mark.postgres
 def test_a_key_whose_run_is_pruned_at_this_very_moment_is_asked_for_again(postgres_stores: StoreBed) -> None:
-    lease, database = postgres_stores.lead(), database_of(postgres_stores)
+    lease, database, api = postgres_stores.lead(), database_of(postgres_stores), postgres_stores.by_role["api"]
     keep(database, old_run(lease.now - 31 * DAY, idempotency_key="old", request_hash="h"))
     other = postgres_stores.beside()
 
@@ -137,7 +137,7 @@ def test_a_key_whose_run_is_pruned_at_this_very_moment_is_asked_for_again(postgr
             swept(other, lease, lease.now)
 
     again = NewRun("again", RunKind.ADHOC, "pkg.task", 0, 0, idempotency_key="old", request_hash="h")
-    with listening(database, prune_now), pytest.raises(StoreUnavailable, match="pruned just now; try again"):
+    with listening(api, prune_now), pytest.raises(StoreUnavailable, match="pruned just now; try again"):
         postgres_stores.runs.enqueue([again])
     assert postgres_stores.runs.enqueue([again])[0][1]
 

