@@ -17,7 +17,7 @@ from itinerary.protocol.identity import task_id
 from itinerary.protocol.keys import Keys
 from itinerary.worker import connection as connection_module
 from itinerary.worker.celery_app import create_app
-from itinerary.worker.connection import RedisConnection, patiently, usable_url
+from itinerary.worker.connection import RedisConnection, is_redis, patiently, usable_url
 from itinerary.worker.current import CurrentRun, current_run
 from itinerary.worker.delivery import Delivery, Limits, is_ours, unrun_code
 from itinerary.worker.heartbeat import Heartbeater, PendingSend
@@ -186,6 +186,12 @@ def test_a_message_is_ours_only_if_its_id_is_the_attempt_of_its_headers(headers:
 )
 def test_the_redis_of_the_claims_is_read_from_what_celery_calls_a_broker(url: object, usable: str | None) -> None:
     assert usable_url(url) == usable
+    assert is_redis(url) is (usable is not None)
+
+
+@pytest.mark.parametrize("url", ["sentinel://one:1", "sentinel://one:1;sentinel://two:1", ["sentinel://one:1"]])
+def test_a_broker_behind_sentinels_is_redis_though_another_option_names_the_master(url: object) -> None:
+    assert is_redis(url)
 
 
 def test_a_redis_url_that_cannot_be_read_is_named_without_its_password() -> None:

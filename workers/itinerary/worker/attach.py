@@ -24,7 +24,7 @@ from itinerary.worker import reporting
 from itinerary.worker.beacon import NotComparable, gets_runs, misfit
 from itinerary.worker.claim import Verdict, claim
 from itinerary.worker.claimable import hindrance, refusal
-from itinerary.worker.connection import RedisConnection, connection_of, usable_url
+from itinerary.worker.connection import RedisConnection, connection_of, is_redis
 from itinerary.worker.current import running
 from itinerary.worker.delivery import NO_LIMITS, TERMINATED, TIMED_OUT, AskedRetry, Limits, is_ours
 from itinerary.worker.escapes import learn_escapes
@@ -113,7 +113,7 @@ class Attachment:
     def _on_celeryd_init(self, instance: Any, **_: Any) -> None:
         """Refuse unfit releases before Celery loads its transport, which may fail to load with this redis-py."""
         if instance.app is self._app:
-            why = unfit_releases(broker_is_redis=usable_url(self._app.conf.broker_read_url) is not None)
+            why = unfit_releases(broker_is_redis=is_redis(self._app.conf.broker_read_url))
             if why is not None:
                 sys.exit(f"itinerary: {why}")
 

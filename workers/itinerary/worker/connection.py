@@ -96,6 +96,12 @@ def usable_url(url: object) -> str | None:
     return redis_url(first) if first.startswith(("redis://", "rediss://", "unix://", "redis+socket://")) else None
 
 
+def is_redis(broker: object) -> bool:
+    """Whether this `broker_url` is Redis, also in Celery's form of Sentinels, where another option names the master."""
+    first = next(iter(_celerys_urls(broker)), "")
+    return is_sentinel(first) or usable_url(first) is not None
+
+
 def _celerys_urls(broker: object) -> list[str]:
     """The alternatives of a `broker_url`: a list, or a text with semicolons."""
     given = broker.split(";") if isinstance(broker, str) else broker
