@@ -1,6 +1,6 @@
 """The rights that the manual asks for are enough, and not more: narrow users of Redis and roles of PostgreSQL.
 
-The store contract in tests/contract and each deployment on PostgreSQL (tests/support/deployment.py) run with these roles.
+The store contract in tests/contract and deployments on PostgreSQL (tests/support/deployment.py) run with these roles.
 """
 
 import re
