@@ -6,18 +6,16 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-import redis
 from celery.schedules import ParseException, crontab, schedule
 from redis.exceptions import RedisError
 
 from itinerary.apps.beat_scheduler import REDBEAT_PREFIX
 from itinerary.protocol.batches import batched
-from itinerary.protocol.errors import BadValue, ItineraryError
+from itinerary.protocol.errors import ItineraryError
 from itinerary.protocol.instants import SECOND, Instant, from_datetime
-from itinerary.protocol.service_urls import read_service_url, redis_url
 from scheduler_service.migrating.beat_entry import BeatEntry
+from scheduler_service.migrating.redis_source import open_redis, place_in
 
-_PATIENCE: Final = 10.0
 _AT_ONCE: Final = 500
 _KNOWN: Final = frozenset({"name", "task", "args", "kwargs", "options", "schedule", "enabled"})
 _UNREADABLE: Final = (TypeError, ValueError, KeyError, OverflowError, ParseException)
@@ -34,7 +32,7 @@ class _NotUnderstood:
 
 def read_redbeat(url: str, prefix: str = REDBEAT_PREFIX) -> list[BeatEntry]:
     """Every entry below the prefix, by name; ItineraryError where there is none and never was."""
-    client = _client(url)
+    client = open_redis(url, "--from-redbeat")
     try:
         found = list(_stored(client, prefix))
         if not found and not client.exists(f"{prefix}:schedule", f"{prefix}:statics"):
@@ -51,17 +49,7 @@ def read_redbeat(url: str, prefix: str = REDBEAT_PREFIX) -> list[BeatEntry]:
 
 def place_of(url: str) -> str:
     """The place of that Redis, without a password."""
-    at = read_service_url(url, "--from-redbeat")
-    return f"{','.join(at.hosts)}{at.path}"
-
-
-def _client(url: str) -> redis.Redis:
-    plain = redis_url(url, "--from-redbeat")
-    try:
-        return redis.Redis.from_url(plain, socket_timeout=_PATIENCE, socket_connect_timeout=_PATIENCE)
-    except ValueError as exc:
-        advice = "give redis://, rediss:// or unix://; behind a Sentinel, the address of the present master"
-        raise BadValue("--from-redbeat", f"{plain.partition(':')[0]}://...", advice) from exc
+    return place_in(url, "--from-redbeat")
 
 
 def _stored(client: Any, prefix: str) -> Iterator[Stored]:

@@ -10,13 +10,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any, Final
 
-import redis
 from redis.exceptions import RedisError
 
 from itinerary.apps.beat_schedule import CannotMove, stored_arguments
-from itinerary.protocol.errors import BadValue, BadValues, ItineraryError
+from itinerary.protocol.errors import BadValues, ItineraryError
 from itinerary.protocol.instants import SECOND, Instant, format_instant, parse_duration
-from itinerary.protocol.service_urls import read_service_url, redis_url
 from scheduler_service.core.contract.job_json import read_job
 from scheduler_service.core.schedules.cron import ALIASES
 from scheduler_service.core.schedules.cron_fields import FIVE, read_field
@@ -25,6 +23,7 @@ from scheduler_service.migrating.converted import CannotConvert, Converted, chec
 from scheduler_service.migrating.explicit_fields import explicit
 from scheduler_service.migrating.functions import task_of
 from scheduler_service.migrating.plain_pickle import MOST_BYTES, NotPlain, load_plain
+from scheduler_service.migrating.redis_source import open_redis, place_in
 from scheduler_service.migrating.their_times import Fires, chained, naive_cron
 
 NOTES: Final = (
@@ -34,7 +33,6 @@ NOTES: Final = (
 )
 SCHEDULED: Final = "rq:scheduler:scheduled_jobs"
 _JOB: Final = "rq:job:"
-_PATIENCE: Final = 10.0
 _AT_ONCE: Final = 500
 _FIELDS: Final = ("data", "meta", "origin", "timeout", "description", "dependency_id")
 _ODD: Final = (TypeError, ValueError, OverflowError, RecursionError, BadValues)  # values that rq would not write
@@ -45,7 +43,7 @@ Stored = tuple[str, float, Mapping[str, bytes | None]]
 def read_rq(url: str, *, task: str | None, queue: str | None, timezone: str, now: Instant) -> list[Converted]:
     """Every scheduled job, by id; ItineraryError where there is none."""
     try:
-        with closing(_client(url)) as client:
+        with closing(open_redis(url, "URL")) as client:
             stored = sorted(_stored(client))
     except RedisError as exc:
         raise ItineraryError(f"the Redis of rq-scheduler cannot be read: {exc}") from exc
@@ -57,16 +55,7 @@ def read_rq(url: str, *, task: str | None, queue: str | None, timezone: str, now
 
 def place_of(url: str) -> str:
     """The place of that Redis, without a password."""
-    at = read_service_url(url, "URL")
-    return f"{','.join(at.hosts)}{at.path}"
-
-
-def _client(url: str) -> redis.Redis:
-    plain = redis_url(url, "URL")
-    try:
-        return redis.Redis.from_url(plain, socket_timeout=_PATIENCE, socket_connect_timeout=_PATIENCE)
-    except ValueError as exc:
-        raise BadValue("URL", f"{plain.partition(':')[0]}://...", "give redis://, rediss:// or unix://") from exc
+    return place_in(url, "URL")
 
 
 def _stored(client: Any) -> Iterator[Stored]:
