@@ -25,6 +25,7 @@ from scheduler_service.cli.findings import Finding, NotKnown, NotWell, found
 from scheduler_service.cli.job_checks import check_jobs
 from scheduler_service.cli.output import print_json
 from scheduler_service.cli.queue_checks import check_queues
+from scheduler_service.cli.redis_rights import check_rights
 from scheduler_service.config.settings import Settings
 from scheduler_service.core.contract.pruning import Past, horizon
 from scheduler_service.core.explain.relative import relative
@@ -79,6 +80,7 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     yield found("history", lambda: history(settings), "its leader's log says why it is not pruned", database)
     yield found("jobs", lambda: _jobs(settings), "use the release that created them, or replace them", database)
     yield redis
+    yield found("rights", lambda: check_rights(settings), "grant it to the user, see Security in the manual", redis)
     yield found("redis data", lambda: _redis_keeps(settings), "change it in the configuration of Redis", redis)
     yield from broker
     yield same

@@ -6,21 +6,21 @@ The store contract in tests/contract and deployments on PostgreSQL (tests/suppor
 import re
 import sys
 from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
 from itinerary import enqueue_in
 from itinerary.protocol.errors import StoreRefused
-from itinerary.protocol.identity import adhoc_run_id
 from itinerary.protocol.instants import MINUTE
-from scheduler_service.core.model import NewRun, RunKind
+from scheduler_service.broker.rights import SERVICE, WORKER
 from scheduler_service.core.run_state import RunState
-from scheduler_service.sql.database import Database
+from scheduler_service.sql.database import Database, host_now
 from scheduler_service.sql.database_url import libpq_options, read_url
 from scheduler_service.sql.lease import SqlLeaseStore
-from scheduler_service.sql.runs import SqlRunStore
-from tests.support.leading import LeaderThread
+from tests.support.installation import Installation
 from tests.support.processes import MANUAL, Child, project_env, wait_until
 from tests.support.redis_server import RedisServer
 from tests.support.roles import PAGE, narrow_roles
@@ -28,31 +28,55 @@ from tests.support.roles import PAGE, narrow_roles
 ENQUEUEING = (MANUAL / "enqueueing.md").read_text("utf-8")
 
 
-def redis_user(server: RedisServer, name: str) -> str:
-    """Make the user as the page says; its address."""
-    (rules,) = re.findall(rf"^ACL SETUSER {name} +(.+?) +#", PAGE, re.MULTILINE)
+def redis_user(server: RedisServer, name: str, rules: str) -> str:
+    """Make the user; its address."""
     with server.client() as client:
-        client.execute_command("ACL", "SETUSER", name, *rules.replace("PASSWORD", "secret").split())
+        client.execute_command("ACL", "SETUSER", name, "reset", "on", ">secret", *rules.split())
     return server.url.replace("redis://", f"redis://{name}:secret@")
+
+
+def test_the_page_has_exactly_the_rights_of_the_list() -> None:
+    shown = re.findall(r"^ACL SETUSER (\w+) on >PASSWORD (.+)$", PAGE, re.MULTILINE)
+    assert shown == [("itinerary", SERVICE.rules()), ("worker", WORKER.rules())]
 
 
 @pytest.mark.slow
 @pytest.mark.redis
 @pytest.mark.postgres
-def test_a_run_needs_no_more_rights_than_the_page_asks_for(redis_server: RedisServer, postgres_url: str) -> None:
-    leader, worker = redis_user(redis_server, "itinerary"), redis_user(redis_server, "worker")
-    run_id = adhoc_run_id("one")
+def test_every_part_works_with_no_more_rights_than_the_page_asks_for(
+    redis_server: RedisServer, postgres_url: str, tmp_path: Path
+) -> None:
+    prefix, queues = "shop:", ["default", "own"]
+    leader = redis_user(redis_server, "itinerary", SERVICE.rules(prefix, queues))
+    worker = redis_user(redis_server, "worker", WORKER.rules(prefix, queues))
+    variables = {"ITINERARY_REDIS_URL": worker, "ITINERARY_KEY_PREFIX": prefix}
+    of_app = project_env(**variables, USERAPP_BROKER=worker, TRUTH=str(tmp_path / "truth"))
+    app = ["-m", "celery", "-A", "tests.workers.userapp", "worker", "-n", "app@here", "-Q", "own", "-c", "1"]
+    given = {"redis_url": leader, "key_prefix": prefix}
     with (
         narrow_roles(postgres_url) as roles,
-        Child([sys.executable, "-m", "itinerary", "-c", "1"], env=project_env(ITINERARY_REDIS_URL=worker)) as child,
-        closing(Database(roles["api"])) as api,
-        LeaderThread(roles["leader"], leader),
+        Installation(variables, api_database_url=roles["api"], database_url=roles["leader"], **given) as one,
+        Child([sys.executable, *app], env=of_app) as child,
     ):
-        runs = SqlRunStore(api)
-        runs.enqueue([NewRun(run_id, RunKind.ADHOC, "itinerary.echo", 0, 0)])
-        wait_until(lambda: runs.get(run_id).state is RunState.COMPLETED, 30, lambda: child.output)
+        assert one.ended(one.enqueue("plain")).state is RunState.COMPLETED
+        running = one.enqueue("long", "user.cooperative", (), queue="own")
+        wait_until(lambda: one.stores.runs.get(running).state is RunState.RUNNING, 30, lambda: child.output)
+        one.stores.runs.request_cancel(running)
+        one.stores.inbox.send("cancel_run", host_now(), {"run_id": running})
+        assert one.ended(running).state is RunState.CANCELLED
+        findings = one.doctor()
+        child.stop(20)
+        redis_user(redis_server, "itinerary", SERVICE.rules(prefix, ["elsewhere"]).replace("+xtrim", ""))
+        refused = one.doctor()["rights"]
+    assert findings["rights"] == "ok    rights      those of a leader"
+    assert not [line for line in findings.values() if line.startswith("FAIL")]
+    for call in ("XTRIM shop:itinerary:inbox MINID 0", "LPUSH default 1", "LLEN default"):
+        assert call in refused
+    assert "XADD" not in refused
     with redis_server.client() as client:
-        assert client.execute_command("ACL", "LOG") == []
+        log: list[Any] = client.execute_command("ACL", "LOG")
+    denied = {(entry["username"], entry["object"]) for entry in map(dict, log)}
+    assert denied <= {("itinerary", "xtrim"), ("itinerary", "default"), ("itinerary", "shop:itinerary:inbox")}, log
 
 
 @pytest.mark.slow

@@ -22,8 +22,11 @@ WITHIN = 40
 class Installation(AbstractContextManager["Installation"]):
     """`settings` are the leader's and the API's; `worker` has the variables of the worker's process."""
 
-    def __init__(self, worker: Mapping[str, str], *, queue: str = "default", **settings: Any) -> None:
+    def __init__(
+        self, worker: Mapping[str, str], *, queue: str = "default", api_database_url: str | None = None, **settings: Any
+    ) -> None:
         self.settings = load_settings(**settings)
+        self._of_api = load_settings(**settings | {"database_url": api_database_url or self.settings.database_url})
         self._variables = worker
         self._queue = queue
         self._stack = ExitStack()
@@ -36,7 +39,7 @@ class Installation(AbstractContextManager["Installation"]):
         thread.start()
         self._stack.callback(thread.join)
         self._stack.callback(leader.stop)
-        self.stores = self._stack.enter_context(open_stores(self.settings))
+        self.stores = self._stack.enter_context(open_stores(self._of_api))
         return self
 
     def __exit__(
@@ -44,9 +47,11 @@ class Installation(AbstractContextManager["Installation"]):
     ) -> None:
         self._stack.close()
 
-    def enqueue(self, name: str, task: str = "itinerary.echo", args: tuple[Any, ...] = ("hello",)) -> str:
+    def enqueue(
+        self, name: str, task: str = "itinerary.echo", args: tuple[Any, ...] = ("hello",), queue: str | None = None
+    ) -> str:
         """The id of a new run that is due now."""
-        run = NewRun(adhoc_run_id(name), RunKind.ADHOC, task, 0, 0, args=args, queue=self._queue)
+        run = NewRun(adhoc_run_id(name), RunKind.ADHOC, task, 0, 0, args=args, queue=queue or self._queue)
         ((stored, _),) = self.stores.runs.enqueue([run])
         return stored.run_id
 
