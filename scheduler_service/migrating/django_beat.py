@@ -25,10 +25,7 @@ from scheduler_service.migrating.converted import CannotConvert
 from scheduler_service.migrating.one_time import OneTime
 from scheduler_service.sql.database_url import read_url
 
-NOTES: Final = (
-    "django-celery-beat sends a header periodic_task_name with the entry's name; here the header is not sent",
-    "times in the tables are read as UTC where they name no zone, as Django stores them with USE_TZ",
-)
+NOTES: Final = ("times in the tables are read as UTC where they name no zone, as Django stores them with USE_TZ",)
 _PREFIX: Final = "django_celery_beat_"
 _TASKS: Final = f"{_PREFIX}periodictask"
 _KINDS: Final = ("interval", "crontab", "solar", "clocked")  # as django-celery-beat looks for them
@@ -36,6 +33,7 @@ _TABLES: Final = {kind: f"{_PREFIX}{kind}schedule" for kind in _KINDS}
 _OLDEST: Final = (_TASKS, _TABLES["interval"], _TABLES["crontab"])
 _FIELDS: Final = ("minute", "hour", "day_of_week", "day_of_month", "month_of_year")
 _PERIODS: Final = ("days", "hours", "minutes", "seconds", "microseconds")
+_NAME_HEADER: Final = "periodic_task_name"
 _PATIENCE: Final = 10
 _OPTIONS: Final = ("queue", "exchange", "routing_key", "priority")
 
@@ -125,8 +123,7 @@ def _entry(task: Row, schedules: Mapping[str, Mapping[Any, Row]], now: Instant) 
     options = {key: task.get(key) for key in _OPTIONS if task.get(key) not in (None, "")}
     if ends is None and task.get("expire_seconds"):
         options["expires"] = task["expire_seconds"]
-    if headers:
-        options["headers"] = headers
+    options["headers"] = {**headers, _NAME_HEADER: name}  # as django-celery-beat itself sends it
     return BeatEntry(
         name, str(task["task"]), given, args, kwargs, options,
         zone=zone_name, refused=refused, asleep=_asleep(task, given, ends, now),

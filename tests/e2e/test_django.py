@@ -58,7 +58,7 @@ def backends():
 @shared_task(bind=True)
 def given(self, *args, **kwargs):
     headers = self.request.headers or {}
-    return [args, kwargs, headers.get("tenant")]
+    return [args, kwargs, headers.get("tenant"), headers.get("periodic_task_name")]
 """
 # Each program is one `manage.py shell`, as somebody would type it.
 ROWS = """
@@ -384,9 +384,9 @@ def test_rows_of_every_kind_move_in_from_django_celery_beat_and_back(project: Pr
     with service.client() as client:
         soon = (datetime.now(UTC) + timedelta(seconds=2)).isoformat()
         client.patch_job("one-time", {"schedule": {"kind": "once", "at": soon}})
-        for job_id, tenant, priority in (("often", "a", 2), ("one-time", None, 5)):
+        for job_id, tenant, priority, name in (("often", "a", 2, "often"), ("one-time", None, 5, "one time")):
             (done,) = wait_until(lambda job=job_id: _completed(client, job), 30, lambda: service.output)
-            assert (done.result, done.priority) == ([["x"], {"k": [1, None]}, tenant], priority)
+            assert (done.result, done.priority) == ([["x"], {"k": [1, None]}, tenant, name], priority)
         assert "one time  last ran here" in project.manage("itinerary", "back-out")
         project.manage("itinerary", "back-out", "--apply")
         ran = client.runs(job_id="often", limit=1).items[0]

@@ -57,6 +57,7 @@ def test_a_row_becomes_a_job_with_its_crontabs_own_zone_and_all_its_columns(
         "job_id": "nightly", "task": "shop.report", "args": ["a"], "kwargs": {"n": 1},
         "schedule": {"kind": "cron", "expr": "30 2 * * *", "timezone": "America/New_York", "dst_gap": "shift"},
         "overlap": "allow", "queue": "slow", "priority": 3, "start_within": "10m", "description": "Counts.",
+        "headers": {"periodic_task_name": "nightly"},
     }  # fmt: skip
     assert len(converted["nightly"].converted.differences) == 1
 
@@ -68,7 +69,7 @@ def test_what_is_lost_of_a_row_is_named(converted: dict[str, ConvertedEntry]) ->
 
 
 def test_the_headers_of_a_row_are_the_job_s(converted: dict[str, ConvertedEntry]) -> None:
-    assert converted["quarter"].converted.body["headers"] == {"tenant": "x"}
+    assert converted["quarter"].converted.body["headers"] == {"tenant": "x", "periodic_task_name": "quarter"}
 
 
 def test_an_interval_goes_on_from_its_last_sending(converted: dict[str, ConvertedEntry]) -> None:
