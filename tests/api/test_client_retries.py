@@ -1,5 +1,6 @@
 """The client against an API that is away, busy or cut off: what it sends again, and what it never does."""
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from itinerary.client.sync import ApiError, Client, NoAnswer, WaitTimeout
-from itinerary.protocol.errors import ItineraryError
+from itinerary.protocol.errors import BadValue, ItineraryError
 from tests.support.http_server import LoopbackServer, QuietHandler
 from tests.support.stub_server import Answer, StubServer
 
@@ -116,6 +117,13 @@ def test_a_request_with_its_repeats_takes_no_longer_than_its_total_timeout(pause
             client.enqueue("t")
         assert 0.3 <= time.monotonic() - began < 1
         slow.ended.set()
+
+
+@pytest.mark.parametrize("name", ["timeout", "total_timeout"])
+@pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, "5", True], ids=str)
+def test_a_timeout_that_is_none_is_refused_by_name(name: str, value: Any) -> None:
+    with pytest.raises(BadValue, match=f"^{name}: .* is not accepted; give seconds above 0"):
+        Client(**{name: value})
 
 
 def test_a_pause_is_not_begun_that_the_total_timeout_would_cut() -> None:

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg.rows import dict_row
+from psycopg.rows import class_row, dict_row
 from sqlalchemy import Connection, create_engine, make_url
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
@@ -28,6 +29,12 @@ def by_psycopg(url: str) -> Iterator[Opened]:
 @contextmanager
 def by_psycopg_with_rows_as_dicts(url: str) -> Iterator[Opened]:
     with closing(psycopg.connect(url, row_factory=dict_row)) as connection:
+        yield connection
+
+
+@contextmanager
+def by_psycopg_with_rows_as_objects(url: str) -> Iterator[Opened]:
+    with closing(psycopg.connect(url, row_factory=class_row(SimpleNamespace))) as connection:
         yield connection
 
 
@@ -56,5 +63,12 @@ def by_a_scoped_session(url: str) -> Iterator[Any]:
     engine.dispose()
 
 
-EACH = [by_psycopg, by_psycopg_with_rows_as_dicts, by_sqlalchemy, by_a_session, by_a_scoped_session]
+EACH = [
+    by_psycopg,
+    by_psycopg_with_rows_as_dicts,
+    by_psycopg_with_rows_as_objects,
+    by_sqlalchemy,
+    by_a_session,
+    by_a_scoped_session,
+]
 each_way = pytest.mark.parametrize("opened", EACH, ids=lambda way: way.__name__)

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -72,6 +73,13 @@ def test_an_error_comes_back_with_every_field(error: Exception) -> None:
         there = way(error)
         assert there is not error
         assert whole(there) == whole(error), name
+
+
+@pytest.mark.parametrize("value", [threading.Lock(), lambda: None], ids=["lock", "function"])
+def test_a_value_that_cannot_go_to_another_process_goes_by_its_repr(value: Any) -> None:
+    there = pickle.loads(pickle.dumps(BadValues([BadValue("args.0", value, "give JSON")])))
+    assert there.errors[0].value == repr(value)
+    assert str(there) == str(BadValue("args.0", value, "give JSON"))
 
 
 def test_the_run_of_an_error_keeps_its_types() -> None:

@@ -24,19 +24,23 @@ class DbApi:
     connection: Any
     runs: str
 
-    @property
-    def _unnamed(self) -> dict[str, bool]:
-        """Keep psycopg from preparing frequent statements by name, which a pooler would give to other clients."""
-        return {"prepare": False} if home(type(self.connection)) == "psycopg" else {}
-
     def answer(self, query: Query) -> Any:
         """The number of rows it inserted, or the rows it read."""
         statement, values = filled(query, self.runs, lambda name, _: f"%({name})s")
-        with closing(self.connection.cursor()) as cursor:
-            cursor.execute(statement, values, **self._unnamed)
+        is_psycopg = any(home(kind) == "psycopg" for kind in type(self.connection).__mro__)
+        with closing(_tuple_cursor(self.connection) if is_psycopg else self.connection.cursor()) as cursor:
+            # By name, psycopg would prepare a frequent statement, and a pooler would give that to other clients.
+            cursor.execute(statement, values, **({"prepare": False} if is_psycopg else {}))
             if isinstance(query, Insert):
                 return int(cursor.rowcount)
             return [tuple(row.values() if isinstance(row, Mapping) else row) for row in cursor.fetchall()]
+
+
+def _tuple_cursor(connection: Any) -> Any:
+    """A cursor whose rows are tuples, whatever those of the program's own are."""
+    from psycopg.rows import tuple_row
+
+    return connection.cursor(row_factory=tuple_row)
 
 
 @dataclass(frozen=True, slots=True)

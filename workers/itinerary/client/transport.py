@@ -7,6 +7,7 @@ waits as long as the API asks for. Standard library only; light to import.
 import http.client
 import json
 import random
+import threading
 import time
 from base64 import b64encode
 from collections.abc import Mapping
@@ -49,6 +50,8 @@ class Transport:
     ) -> None:
         if token and not (token.isascii() and token.isprintable()):
             raise BadValue("token", "...", "give printable ASCII")
+        for name, seconds in given(timeout=timeout, total_timeout=total).items():
+            _check_seconds(name, seconds)
         self._headers = {"User-Agent": f"itinerary/{VERSION}", "Accept": "application/json"}
         self.base_url = base_url.rstrip("/")
         self._retries = retries
@@ -183,6 +186,11 @@ def _check(headers: Mapping[str, str]) -> None:
     for name, value in headers.items():
         if not (value.isascii() and value.isprintable()):
             raise BadValue(name, value, "give one line of printable ASCII")
+
+
+def _check_seconds(name: str, value: Any) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= threading.TIMEOUT_MAX:
+        raise BadValue(name, value, "give seconds above 0")
 
 
 def _asked_for(answer: Answer) -> float:

@@ -1,6 +1,7 @@
 """The one exception tree. Each class says who can correct it."""
 
 import copyreg
+import pickle
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,10 @@ class ItineraryError(Exception):
 
 
 class BadValue(ItineraryError):
-    """A value that its sender can correct: names the field, the value and the allowed values."""
+    """A value that its sender can correct: names the field, the value and the allowed values.
+
+    In another process, a value that cannot be pickled is its repr.
+    """
 
     def __init__(self, field: str, value: Any, allowed: str) -> None:
         self.field = field
@@ -25,6 +29,14 @@ class BadValue(ItineraryError):
             shown = shown[:77] + "..."
         # A missing value is not shown.
         super().__init__(f"{field}: {allowed}" if value is None else f"{field}: {shown} is not accepted; {allowed}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        create, args, fields = super().__reduce__()
+        try:
+            pickle.dumps(self.value)
+        except Exception:  # noqa: BLE001 - whatever the type of a value refused itself by
+            fields = {**fields, "value": repr(self.value)}
+        return create, args, fields
 
     def under(self, prefix: str) -> "BadValue":
         """The same error, with its field named from one level further out."""
