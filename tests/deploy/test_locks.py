@@ -19,7 +19,7 @@ from tests.support.processes import MANUAL, REPOSITORY
 DEPLOY = REPOSITORY / "deploy"
 LOCKS = ("requirements.lock", "requirements-test.lock", "requirements-otel.lock", "requirements-local.lock")
 MATRIX = (
-    "release.lock", "requirements-worker.lock", "matrix-go.lock",
+    "release.lock", "requirements-worker.lock", "matrix-django-4.2.lock", "matrix-go.lock",
     "matrix-refused-celery-5.3.lock", "matrix-refused-redis-4.lock",
     *dict.fromkeys(column.lock for column in COLUMNS),
 )  # fmt: skip
@@ -113,6 +113,13 @@ def test_the_pages_name_the_versions_that_the_matrix_tests() -> None:
         assert ("celery-batches" in pinned) != ("no celery-batches" in row)
     readme = f"Python {python[0]} to {python[-1]}, Celery {celery[0]} to {celery[-1]}, redis-py 5 or later"
     assert readme in (REPOSITORY / "README.md").read_text()
+
+
+def test_the_page_names_the_ends_of_django_that_are_tested() -> None:
+    oldest, newest = (dict(pins(lock))["django"] for lock in ("matrix-django-4.2.lock", LOCKS[1]))
+    ends = [version.rpartition(".")[0] for version in (oldest, newest)]
+    assert f"Django {' to '.join(ends)} are supported" in (MANUAL / "django.md").read_text()
+    assert {f"Framework :: Django :: {end}" for end in ends} <= set(SMALL["project"]["classifiers"])
 
 
 @pytest.mark.parametrize("program", ["__main__.py", "ci_programs.py", "environments.py", "release.py"])

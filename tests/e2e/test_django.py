@@ -14,6 +14,8 @@ from sqlalchemy import make_url
 from itinerary.client.results.runs import Run
 from itinerary.client.sync import Client
 from scheduler_service.runtime.run_file import REDIS_FILE
+from tests.support.fresh_environment import CannotInstall, skip_without_a_registry, with_small_wheel
+from tests.support.matrix import WHOLE
 from tests.support.processes import REPOSITORY, Child, project_env, wait_until
 from tests.support.running import Running
 
@@ -23,6 +25,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.postgres, pytest.ma
 LAUNCHER = """#!/bin/sh
 exec {python} -P -m scheduler_service.cli "$@"
 """
+OLDEST = "django-4.2"
 EXAMPLE = REPOSITORY / "workers" / "examples" / "django"
 SETTINGS = """
 from shop.settings import *
@@ -226,22 +229,33 @@ print(json.dumps(seen))
 class Project:
     """A copy of the example, beside a running service."""
 
-    def __init__(self, folder: Path, env: dict[str, str]) -> None:
-        self.folder, self.env = folder, env
+    def __init__(self, folder: Path, python: str, env: dict[str, str]) -> None:
+        self.folder, self.python, self.env = folder, python, env
 
     def manage(self, *words: str, status: int = 0, **env: str) -> str:
         """What one command of manage.py prints."""
-        command = [sys.executable, "manage.py", *words]
+        command = [self.python, "manage.py", *words]
         ended = subprocess.run(command, cwd=self.folder, env=self.env | env, capture_output=True, text=True, timeout=90)
         assert ended.returncode == status, ended.stdout + ended.stderr
         return ended.stdout + (ended.stderr if status else "")
 
     def shell(self, program: str) -> str:
-        return self.manage("shell", "--no-imports", "-c", program)
+        return self.manage("shell", "-v", "0", "-c", program)
+
+
+@pytest.fixture(scope="module", params=["own", *([OLDEST] if WHOLE else [])])
+def python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The project's Python: this one with the newest Django, and in the whole matrix one with the oldest."""
+    if request.param == "own":
+        return sys.executable
+    try:
+        return with_small_wheel(tmp_path_factory, sys.executable, f"matrix-{OLDEST}.lock").python
+    except CannotInstall as exc:
+        skip_without_a_registry(exc)
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory, module_postgres_url: str) -> Iterator[Running]:
+def service(python: str, tmp_path_factory: pytest.TempPathFactory, module_postgres_url: str) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("django") / "shop"
     shutil.copytree(EXAMPLE, folder)
     env = {"DJANGO_SETTINGS_MODULE": "local_settings", "ITINERARY_DATABASE_URL": module_postgres_url}
@@ -257,20 +271,20 @@ def service(tmp_path_factory: pytest.TempPathFactory, module_postgres_url: str) 
     (folder / "probe").mkdir()
     (folder / "probe" / "__init__.py").touch()
     (folder / "probe" / "tasks.py").write_text(PROBE)
-    migrate = [sys.executable, "manage.py", "migrate", "-v", "0"]
+    migrate = [python, "manage.py", "migrate", "-v", "0"]
     subprocess.run(migrate, cwd=folder, env=project_env(**env), check=True, timeout=60)
-    with Running(folder / ".itinerary", "--app", "shop.celery:app", **env) as running:
+    with Running(folder / ".itinerary", "--app", "shop.celery:app", "--worker-python", python, **env) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def project(service: Running) -> Project:
+def project(service: Running, python: str) -> Project:
     env = project_env(
         DJANGO_SETTINGS_MODULE="local_settings",
         ITINERARY_API_URL=service.written["api_url"],
         ITINERARY_REDIS_URL="redis://127.0.0.1:9/0",  # the web part needs no Redis
     )
-    return Project(service.data_dir.parent, env)
+    return Project(service.data_dir.parent, python, env)
 
 
 def test_an_order_that_is_rolled_back_enqueues_nothing(project: Project, service: Running) -> None:
@@ -396,7 +410,7 @@ def test_rows_of_every_kind_move_in_from_django_celery_beat_and_back(project: Pr
     assert back["nightly"] == [True, 0, "None"]
     assert datetime.fromisoformat(back["often"][2]) == ran.scheduled_at
     with Child(
-        [sys.executable, "-m", "celery", "-A", "shop", "beat", "-l", "info"],
+        [project.python, "-m", "celery", "-A", "shop", "beat", "-l", "info"],
         env=project.env | {"ITINERARY_REDIS_URL": (service.data_dir / REDIS_FILE).read_text().strip()},
         cwd=project.folder,
     ) as beat:

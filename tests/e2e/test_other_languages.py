@@ -82,7 +82,7 @@ def path_with_go(tmp_path_factory: pytest.TempPathFactory) -> str:
         except CannotInstall as exc:
             skip_without_a_registry(exc)
     elif not (shutil.which("go") and shutil.which("openapi-generator-cli")):
-        pytest.skip("needs go and openapi-generator-cli: `python3 deploy test --matrix -k go` brings them")
+        pytest.skip("needs go and openapi-generator-cli: `python3 deploy test --matrix -k go_client` brings them")
     return path
 
 
