@@ -123,8 +123,10 @@ def _read_again(job: Job, text: str, name: str, now: Instant) -> list[str]:
     (found,) = read_timers(units_of(text), task=job.task, timezone=zone_of(job.schedule), now=now, only=name)
     if found.body is None:
         raise CannotSay(f"its units would not be read again: {found.refused}")
-    wanted = {"stdin": "", **{key: value for key, value in job.kwargs.items() if value}}
-    if _runs_command(job) and found.body["kwargs"] != wanted:
-        raise CannotSay("its command or environment would not come out of a unit as they are")
+    wanted: dict[str, Any] = dict(job.kwargs)
+    if _runs_command(job):
+        wanted = {"stdin": "", **{key: value for key, value in wanted.items() if value}}
+    if (found.body.get("args", []), found.body.get("kwargs", {})) != (list(job.args), wanted):
+        raise CannotSay("its command, arguments or environment would not come out of a unit as they are")
     spec = found.body["schedule"]
     return [] if spec["kind"] == "interval" else schedule_differences(job, spec, "the timer", now)

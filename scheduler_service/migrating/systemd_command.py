@@ -33,18 +33,21 @@ def shell_command(lines: list[str], unit: str, *, alone: bool = True) -> str:
 
     One that is given to a shell is what that shell is given, where nothing else is put before it (`alone`).
     """
-    if alone and len(lines) == 1 and (script := _script(lines[0], unit)) is not None:
-        return script
+    only = plain_command(lines, unit) if alone else None
+    if only is not None and len(only) == 3 and only[0] in _SHELLS and only[1] == "-c":
+        return only[2]
     return " && ".join(_one(line, unit) for line in lines)
 
 
-def _script(line: str, unit: str) -> str | None:
-    """The script of `sh -c`, unless systemd would fill in variables or ignore its end."""
-    prefix, words = _split(line)
-    if prefix or len(words) != 3 or words[0] not in _SHELLS or words[1] != "-c":
+def plain_command(lines: list[str], unit: str) -> list[str] | None:
+    """The words of an only command; None where systemd would fill in variables, or not heed how it ends."""
+    if len(lines) != 1:
         return None
-    script = filled(words[2], unit, "ExecStart")
-    return None if any(found[0] != "$$" for found in _VARIABLE.finditer(script)) else script.replace("$$", "$")
+    prefix, words = _split(lines[0])
+    found = [filled(word, unit, "ExecStart") for word in words]
+    if prefix or any(variable[0] != "$$" for word in found for variable in _VARIABLE.finditer(word)):
+        return None
+    return [word.replace("$$", "$") for word in found]
 
 
 def _split(line: str) -> tuple[str, list[str]]:

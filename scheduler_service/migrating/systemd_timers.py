@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import SECOND, Instant, format_duration
+from scheduler_service.migrating.celery_call import celery_call
 from scheduler_service.migrating.converted import CannotConvert, Converted, checked, job_id_of
 from scheduler_service.migrating.systemd_calendar import calendar_spec, span_of, zone_named_in
-from scheduler_service.migrating.systemd_command import filled, shell_command
+from scheduler_service.migrating.systemd_command import filled, plain_command, shell_command
 from scheduler_service.migrating.systemd_units import Unit, service_of
 from scheduler_service.migrating.their_times import calendar_fires, interval_fires
 
@@ -87,7 +88,7 @@ def _timer(
         job_id = job_id_of(timer.name.removesuffix(".timer"), taken, "timer")
         taken.add(job_id)
         jitter, delays = _jitter(timer)
-        fields = {"job_id": job_id, **body, "schedule": spec, "overlap": "skip", **jitter, **_misfire(timer, key)}
+        fields = {"job_id": job_id, "schedule": spec, "overlap": "skip", **body, **jitter, **_misfire(timer, key)}
         has_zone = zone_named_in(value) is not None
         fires = calendar_fires(value, timezone, has_zone) if key == "OnCalendar" else interval_fires(spec)
         yield checked(name, fields, (*more, *several, *delays, *differences), now, fires)[0]
@@ -142,8 +143,13 @@ def _of_service(
     name, service = service_of(timer, units)
     if service is None or service.masked:
         raise CannotConvert(f"it starts {name}, which is not beside it: give both units")
+    title = timer.last("Unit", "Description") or service.last("Unit", "Description")
+    common = {**({"title": filled(title, name, "Description")} if title else {}), **({"queue": queue} if queue else {})}
+    lines = _commands(service, name)
+    if (sent := _sent(lines, name)) is not None:
+        return {**sent, "overlap": "allow", **common}, list(_not_carried(service, name))
     folder = service.last("Service", "WorkingDirectory")
-    command = shell_command(_commands(service, name), name, alone=not folder)
+    command = shell_command(lines, name, alone=not folder)
     if folder:
         if folder[0] in "-~":
             raise CannotConvert(f"WorkingDirectory={folder} of {name}: write the whole path")
@@ -156,9 +162,13 @@ def _of_service(
     if environment := _environment(service, name):
         kwargs["env"] = environment
         differences.append(f"it sets {', '.join(environment)} for the command; the task is given them as `env`")
-    title = timer.last("Unit", "Description") or service.last("Unit", "Description")
-    body = {**({"title": filled(title, name, "Description")} if title else {}), "task": task, "kwargs": kwargs}
-    return body | ({"queue": queue} if queue else {}) | _timeout(service), differences
+    return {"task": task, "kwargs": kwargs, **common, **_timeout(service)}, differences
+
+
+def _sent(lines: list[str], name: str) -> dict[str, Any] | None:
+    """The task of an only `celery call`, which ends when it has sent."""
+    words = plain_command(lines, name) or []
+    return celery_call(words[1:] if words[:1] == ["/usr/bin/env"] else words)
 
 
 def _commands(service: Unit, name: str) -> list[str]:

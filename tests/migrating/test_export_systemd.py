@@ -117,3 +117,6 @@ def test_the_nearest_names_its_differences_and_a_task_is_sent_by_celery() -> Non
     assert text.count("# differs: ") == 3
     call = '"celery" "-A" "shop:app" "call" "ops.run" "--queue" "default" "--kwargs" "{\\"n\\": \\"$$1\\"}"'
     assert f"ExecStart=/usr/bin/env {call}\n" in text
+    again = {each.name: each.body for each in read_timers(units_of(text), task="other", timezone="UTC", now=NOW)}
+    kept = {"task": "ops.run", "kwargs": {"n": "$1"}, "queue": "default", "overlap": "allow"}
+    assert {name: (again["task.timer"] or {})[name] for name in kept} == kept
