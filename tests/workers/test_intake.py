@@ -81,7 +81,7 @@ def message(own: dict[str, Any], text: bytes = b"[[], {}, {}]", **changes: Any) 
     return json.dumps(whole).encode()
 
 
-_HOSTILE: list[bytes] = [
+_NO_MESSAGES: list[bytes] = [
     b"not json",
     b"\xff\xfe",
     b"[]",
@@ -92,6 +92,9 @@ _HOSTILE: list[bytes] = [
     b'{"properties": {}}',
     b'{"properties": 7, "headers": 7, "body": 7}',
     b"[" * 100_000,
+]
+_HOSTILE: list[bytes] = [
+    *_NO_MESSAGES,
     message({"timelimit": ["a", "b"]}),
     message({"timelimit": [1, 2, 3]}),
     message({"timelimit": 7}),
@@ -143,6 +146,8 @@ def test_no_forged_message_ends_a_worker_or_comes_back_to_it(bench: Bench, pool:
     with redis.Redis.from_url(bench.url) as client:
         for item in _HOSTILE:
             client.lpush("default", item)
+        for item in _NO_MESSAGES:
+            client.publish("/0.celery.pidbox", item)
         bench.publish(dispatched("after", "user.add", 1, 2))
         bench.report_of("after", Succeeded, timeout=60)
         assert worker.running, worker.output

@@ -60,17 +60,24 @@ class Intake(bootsteps.StartStopStep):
         consumer.on_invalid_task = self._telling(consumer.on_invalid_task, _invalid)
 
     def start(self, consumer: Any) -> None:
-        """Guard the connection that takes messages from Redis; each connection has a new one."""
-        channel = consumer.task_consumer.channel
-        handlers = getattr(channel, "handlers", {})
-        if "BRPOP" in handlers:
-            handlers["BRPOP"] = self._guarded(handlers["BRPOP"])
+        """Guard each channel that takes messages from Redis: remote control's come later, and again after an error."""
+        transport = consumer.connection.transport
+        if not hasattr(consumer.task_consumer.channel, "handlers"):
+            return
+        create = transport.create_channel
+        for channel in transport.channels:
+            self._guard(channel)
+        transport.create_channel = lambda connection: self._guard(create(connection))
+
+    def _guard(self, channel: Any) -> Any:
+        channel.handlers |= {name: self._guarded(read) for name, read in channel.handlers.items()}
+        return channel
 
     def stop(self, consumer: Any) -> None:
         """Drop the guard together with the connection."""
 
     def _guarded(self, read: Callable[..., Any]) -> Callable[..., Any]:
-        """Drop list items that are not messages: they are gone from the list already, and would end the worker."""
+        """Drop items that are not messages: they are gone from their list already, and would end the worker."""
 
         def guarded(**options: Any) -> Any:
             try:
