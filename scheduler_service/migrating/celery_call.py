@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any, Final
 
-from itinerary.protocol.instants import SECOND
+from itinerary.protocol.instants import SECOND, Duration
 from itinerary.protocol.run_fields import DEFAULT_PRIORITY
 from scheduler_service.core.model import Job
 from scheduler_service.migrating.converted import CannotConvert
@@ -32,8 +32,12 @@ def sending_command(job: Job, app: str) -> tuple[list[str], list[str]]:
     words = ["celery", "-A", app, "call", job.task, "--queue", job.queue]
     words += ["--args", json.dumps(list(job.args))] if job.args else []
     words += ["--kwargs", json.dumps(dict(job.kwargs))] if job.kwargs else []
-    words += ["--expires", f"{job.start_within / SECOND:g}"] if job.start_within is not None else []
+    words += ["--expires", _seconds(job.start_within)] if job.start_within is not None else []
     return words, differences
+
+
+def _seconds(duration: Duration) -> str:
+    return f"{duration // SECOND}.{duration % SECOND:06d}".rstrip("0").removesuffix(".")
 
 
 def celery_call(words: Sequence[str]) -> dict[str, Any] | None:

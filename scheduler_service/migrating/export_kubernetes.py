@@ -1,13 +1,13 @@
 """Jobs as Kubernetes CronJob manifests: commands as they are, tasks by `celery call`. Pure."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml  # type: ignore[import-untyped]
 
-from itinerary.protocol.instants import SECOND, Instant
+from itinerary.protocol.instants import SECOND, Duration, Instant, format_duration
 from scheduler_service.core.model import Job, MisfirePolicy, Overlap
 from scheduler_service.migrating.celery_call import sending_command
 from scheduler_service.migrating.cron_lines import CannotSay, cron_line, time_differences
@@ -15,6 +15,7 @@ from scheduler_service.migrating.exported import (
     Exported,
     Refused,
     check_arguments,
+    environment_of,
     export_each,
     policy_differences,
 )
@@ -60,13 +61,20 @@ def _manifest(job: Job, cluster: Cluster, taken: set[str], now: Instant) -> Expo
     spec |= {"concurrencyPolicy": _concurrency(job) if runs_command else "Allow"}
     spec |= {"suspend": True} if job.paused else {}
     pod = {"spec": {"restartPolicy": "Never", "containers": [{"name": "job", "image": cluster.image, **container}]}}
-    limit = {"activeDeadlineSeconds": job.timeout // SECOND} if runs_command and job.timeout is not None else {}
+    limit = _limit(job.timeout, differences) if runs_command and job.timeout is not None else {}
     spec["jobTemplate"] = {"spec": {"backoffLimit": 0, **limit, "template": pod}}
     name = _name(job.job_id, taken)
     taken.add(name)
     metadata = {"name": name, "annotations": {"itinerary/job-id": job.job_id}}
     body = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": metadata, "spec": spec}
     return Exported(job, body, (*differences, *more))
+
+
+def _limit(timeout: Duration, differences: list[str]) -> dict[str, int]:
+    """How long a pod may run, in whole seconds."""
+    if timeout % SECOND:
+        differences.append(f"timeout {format_duration(timeout)}: a CronJob counts whole seconds, rounded up")
+    return {"activeDeadlineSeconds": -(-timeout // SECOND)}
 
 
 def _policy(job: Job, differences: list[str]) -> dict[str, int]:
@@ -88,8 +96,7 @@ def _concurrency(job: Job) -> str:
 def _command(job: Job, cluster: Cluster) -> tuple[dict[str, Any], list[str]]:
     if job.kwargs.get("stdin"):
         raise CannotSay("it feeds its command by `stdin`, which a container has not")
-    env: Mapping[str, Any] = job.kwargs.get("env") or {}
-    named = [{"name": str(name), "value": str(value)} for name, value in env.items()]
+    named = [{"name": name, "value": value} for name, value in environment_of(job).items()]
     return {"command": ["/bin/sh", "-c", job.kwargs["command"]], **({"env": named} if named else {})}, []
 
 

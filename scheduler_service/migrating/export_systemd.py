@@ -7,13 +7,20 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from itinerary.protocol.instants import SECOND, Instant
+from itinerary.protocol.instants import SECOND, Duration, Instant
 from scheduler_service.core.model import Job, MisfirePolicy, Overlap
 from scheduler_service.core.schedules.schedule import IntervalSchedule, zone_of
 from scheduler_service.migrating.celery_call import sending_command
 from scheduler_service.migrating.converted import job_id_of
 from scheduler_service.migrating.cron_lines import CannotSay, schedule_differences
-from scheduler_service.migrating.exported import Exported, Refused, check_arguments, export_each, policy_differences
+from scheduler_service.migrating.exported import (
+    Exported,
+    Refused,
+    check_arguments,
+    environment_of,
+    export_each,
+    policy_differences,
+)
 from scheduler_service.migrating.systemd_event import calendar_event
 from scheduler_service.migrating.systemd_timers import read_timers
 from scheduler_service.migrating.systemd_units import units_of
@@ -72,7 +79,12 @@ def _when(job: Job, now: Instant) -> tuple[list[str], list[str]]:
 
 def _lateness(job: Job) -> list[str]:
     lines = [] if job.misfire.policy is MisfirePolicy.SKIP else ["Persistent=true"]
-    return lines + ([f"RandomizedDelaySec={job.jitter // SECOND}s"] if job.jitter else [])
+    return lines + ([f"RandomizedDelaySec={_span(job.jitter)}"] if job.jitter else [])
+
+
+def _span(duration: Duration) -> str:
+    """The exact text in one unit that systemd knows."""
+    return f"{duration // SECOND}s" if duration % SECOND == 0 else f"{duration}us"
 
 
 def _policies(job: Job, now: Instant) -> list[str]:
@@ -88,7 +100,7 @@ def _runs_command(job: Job) -> bool:
 
 def _service(job: Job, app: str | None) -> tuple[list[str], list[str]]:
     kwargs: Mapping[str, Any] = job.kwargs
-    limit = [f"TimeoutStartSec={job.timeout // SECOND}s"] if job.timeout is not None else []
+    limit = [f"TimeoutStartSec={_span(job.timeout)}"] if job.timeout is not None else []
     if not _runs_command(job):
         if app is None:
             raise CannotSay(f"{job.task} is a Celery task: --celery-app MODULE:APP has the service send it")
@@ -98,8 +110,7 @@ def _service(job: Job, app: str | None) -> tuple[list[str], list[str]]:
         raise CannotSay("it feeds its command by `stdin`, which a service has not")
     lines = ["Type=oneshot", f"ExecStart=/bin/sh -c {_quoted(kwargs['command'])}", *limit]
     lines += [f"User={_plain(str(kwargs['user']))}"] if kwargs.get("user") else []
-    env: Mapping[str, Any] = kwargs.get("env") or {}
-    return lines + [f"Environment={_text(f'{name}={value}')}" for name, value in env.items()], []
+    return lines + [f"Environment={_text(f'{name}={value}')}" for name, value in environment_of(job).items()], []
 
 
 def _plain(text: str) -> str:

@@ -4,6 +4,7 @@ Promises: a job is written exactly, or with each difference where the caller tak
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,6 +15,7 @@ from scheduler_service.core.contract.job_json import read_job
 from scheduler_service.core.model import Job, MisfirePolicy, Overlap
 from scheduler_service.migrating.cron_lines import CannotSay
 
+_NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _OURS: Final = {'"$type"': "typed values", '"$secret"': "secrets", '"$env"': "environment", MASK: "hidden values"}
 
 
@@ -64,6 +66,16 @@ def check_arguments(job: Job) -> None:
     for mark, what in _OURS.items():
         if mark in text:
             raise CannotSay(f"its arguments hold {what}, which only Itinerary fills in")
+
+
+def environment_of(job: Job) -> dict[str, str]:
+    """The environment of the job's command; CannotSay where `env` holds another thing than names with texts."""
+    held = job.kwargs.get("env") or {}
+    if not isinstance(held, Mapping):
+        raise CannotSay("its `env` is no object of names and texts")
+    if odd := [name for name, value in held.items() if not (_NAME.fullmatch(name) and isinstance(value, str))]:
+        raise CannotSay(f"its `env` has {odd[0]!r}, which is no name with a text")
+    return dict(held)
 
 
 def policy_differences(job: Job, now: Instant, *, keeps_one: bool = True, jitters: bool = False) -> list[str]:

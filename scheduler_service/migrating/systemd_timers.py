@@ -127,8 +127,8 @@ def _jitter(timer: Unit) -> tuple[dict[str, str], list[str]]:
     if left := [key for key in timer.keys("Timer") if key not in _TIMER]:
         left_out.append(f"the timer's {', '.join(left)}: not carried over")
     delay = timer.last("Timer", "RandomizedDelaySec")
-    span = span_of(delay, "RandomizedDelaySec") // SECOND if delay else 0
-    return ({"jitter": f"{span}s"} if span else {}), left_out
+    span = span_of(delay, "RandomizedDelaySec") if delay else 0
+    return ({"jitter": format_duration(span)} if span else {}), left_out
 
 
 def _misfire(timer: Unit, key: str) -> dict[str, Any]:
@@ -199,8 +199,8 @@ def _timeout(service: Unit) -> dict[str, str]:
     keys = ("TimeoutStartSec", "TimeoutSec") if is_oneshot else ("RuntimeMaxSec",)
     for key in keys:
         value = service.last("Service", key)
-        if value and value != "infinity" and (limit := span_of(value, key) // SECOND):
-            return {"timeout": f"{limit}s"}
+        if value and value != "infinity" and (limit := span_of(value, key)):
+            return {"timeout": format_duration(limit)}
     return {}
 
 

@@ -33,6 +33,7 @@ JOBS = [
         "command": "printf '%s\\n' \"$HOME\" \\\\x 50% ; echo it's; true || false", "user": "shop",
         "env": {"A": 'two "words" \\ 5% $B'},
     }),
+    job("fractions", "0 3 * * *", jitter="250ms", timeout="1500ms"),
     job("hourly", {"kind": "hourly", "minute": 7}),
     job("seconds", "* * * * * */20"),
     job("calendar", {"kind": "calendar", "unit": "day", "every": 1, "at": ["03:00", "15:00"]}),
@@ -91,6 +92,8 @@ def test_what_a_timer_cannot_say_is_refused_by_name() -> None:
         job("paused", "0 3 * * *", paused=True),
         job("fed", "0 3 * * *", kwargs={"command": "c", "stdin": "x\n"}),
         job("lines", "0 3 * * *", kwargs={"command": "a\nb"}),
+        job("listed", "0 3 * * *", kwargs={**COMMAND, "env": ["A=1"]}),
+        job("misnamed", "0 3 * * *", kwargs={**COMMAND, "env": {"A B": "1"}}),
         job("task", "0 3 * * *", kwargs={"n": 1}),
         job("past", {"kind": "once", "at": "2026-01-01T00:00:00Z"}),
     ]  # fmt: skip
@@ -100,7 +103,8 @@ def test_what_a_timer_cannot_say_is_refused_by_name() -> None:
         "either": "only where both match", "nth": "known here alone", "gap": "only here at 2027-03-28T01:00:00Z",
         "sun": "kind solar", "rhythm": "from its last start", "placed": "may move it", "queues": "overlap queue",
         "retries": "3 attempts", "paused": "paused", "fed": "stdin", "lines": "does not fit into a line",
-        "task": "--celery-app", "past": "is past",
+        "listed": "its `env` is no object", "misnamed": "its `env` has 'A B'", "task": "--celery-app",
+        "past": "is past",
     }.items():  # fmt: skip
         assert part in told.pop(name), name
     assert told == {}

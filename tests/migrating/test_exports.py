@@ -11,9 +11,10 @@ import yaml  # type: ignore[import-untyped]
 from celery import Celery
 
 from itinerary.apps.loading import load_app
-from itinerary.protocol.instants import DAY, Instant, parse_instant
+from itinerary.protocol.instants import DAY, Instant, parse_duration, parse_instant
 from scheduler_service.core.model import Job
 from scheduler_service.core.schedules.schedule import occurrences
+from scheduler_service.migrating.celery_call import celery_call
 from scheduler_service.migrating.comparing import compare
 from scheduler_service.migrating.converted import checked
 from scheduler_service.migrating.crontab_file import read_crontab
@@ -254,17 +255,29 @@ def test_what_a_cron_job_cannot_do_is_refused_or_named() -> None:
         job("task-skips", "5 4 * * *", overlap="skip"),
         job("fed", "5 4 * * *", kwargs={**COMMAND, "stdin": "x\n"}),
         job("clocks", berlin, kwargs=COMMAND),
+        job("listed", "5 4 * * *", kwargs={**COMMAND, "env": ["A=1"]}),
+        job("fraction", "5 4 * * *", kwargs=COMMAND, timeout="1500ms"),
     ]
     found, refused = manifests(jobs)
     assert found == []
     for name, part in {
         "queues": "no queue of its own", "task-skips": "whether or not the last one is over", "fed": "stdin",
-        "clocks": "2027-03-28",
+        "clocks": "2027-03-28", "listed": "no object of names", "fraction": "timeout 1500ms",
     }.items():  # fmt: skip
         assert part in refused[name]
     found, refused = manifests(jobs, nearest=True)
-    assert sorted(refused) == ["fed", "queues"]
-    assert [each["metadata"]["annotations"]["itinerary/job-id"] for each in found] == ["task-skips", "clocks"]
+    assert sorted(refused) == ["fed", "listed", "queues"]
+    named = ["task-skips", "clocks", "fraction"]
+    assert [each["metadata"]["annotations"]["itinerary/job-id"] for each in found] == named
+    assert found[2]["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"] == 2
+
+
+@pytest.mark.parametrize("within", ["1.25s", "90s", "1234567s", "12345678.9s"])
+def test_a_start_deadline_of_a_call_is_exact(within: str) -> None:
+    (found,), _ = manifests([job("one", "5 4 * * *", start_within=within)])
+    command = found["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["command"]
+    fields = celery_call(command) or {}
+    assert parse_duration(fields["start_within"]) == parse_duration(within)
 
 
 def test_without_an_app_a_task_is_refused() -> None:

@@ -140,7 +140,7 @@ def test_spans_are_systemds() -> None:
 def test_what_persists_is_made_up_for_and_a_random_delay_is_jitter() -> None:
     assert "misfire" not in body(one())
     made = body(one("OnCalendar=daily\nRandomizedDelaySec=1h\n"))
-    assert (made["misfire"], made["jitter"]) == ({"policy": "skip"}, "3600s")
+    assert (made["misfire"], made["jitter"]) == ({"policy": "skip"}, "1h")
 
 
 def test_a_timer_that_counts_from_its_last_start_is_an_interval_and_the_rest_is_named() -> None:
@@ -233,11 +233,11 @@ def test_the_rest_of_a_service_is_carried_over_or_named() -> None:
     kwargs = body(converted)["kwargs"]
     assert kwargs["command"] == "cd '/srv/my shop' && /usr/bin/backup --all && /bin/second"
     assert (kwargs["user"], kwargs["env"]) == ("shop", {"A": "1", "B": "two words"})
-    assert body(converted)["timeout"] == "120s"
+    assert body(converted)["timeout"] == "2m"
     assert "Nice of backup.service: not carried over, see to it where the worker runs" in converted.differences
     assert "timeout" not in body(one(TIMER, "ExecStart=x\nTimeoutStartSec=9\n"))
     notify = one(TIMER, "Type=notify\nExecStart=x\nRuntimeMaxSec=1h\n")
-    assert body(notify)["timeout"] == "3600s"
+    assert body(notify)["timeout"] == "1h"
     assert "Type=notify" in notify.differences[0]
 
 
