@@ -3,13 +3,15 @@
 import sys
 import threading
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, ExitStack, redirect_stdout
+from contextlib import AbstractContextManager, ExitStack, closing, redirect_stdout
 from io import StringIO
 from types import TracebackType
 from typing import Any, Self
 
 from itinerary.protocol.identity import adhoc_run_id
+from itinerary.protocol.keys import Keys
 from scheduler_service.bootstrap.parts import open_leader, open_stores
+from scheduler_service.broker.client import connect
 from scheduler_service.cli.doctor import examine
 from scheduler_service.config.settings import load_settings
 from scheduler_service.core.model import NewRun, Run, RunKind
@@ -40,6 +42,9 @@ class Installation(AbstractContextManager["Installation"]):
         self._stack.callback(thread.join)
         self._stack.callback(leader.stop)
         self.stores = self._stack.enter_context(open_stores(self._of_api))
+        # With nothing in flight the epoch is accepted at once; with a run it would take eight seconds.
+        with closing(connect(self.settings.redis_url)) as client:
+            wait_until(lambda: client.get(Keys(self.settings.key_prefix).epoch), WITHIN)
         return self
 
     def __exit__(
