@@ -13,8 +13,8 @@ import redis
 from itinerary.protocol.keys import PREFIXES
 from scheduler_service.broker.client import redis_errors
 
-# What redis-py calls by itself. AUTH and HELLO need no right.
-_OF_CLIENTS: Final = ("PING", "SELECT 0", "CLIENT SETINFO LIB-NAME itinerary")
+# The calls of redis-py itself. AUTH and HELLO need no right, and a refused CLIENT SETINFO is passed over.
+_OF_CLIENTS: Final = ("PING", "SELECT 0")
 _TRANSACTIONS: Final = ("multi", "exec", "discard")
 _SCRIPTS: Final = ("EVAL return 0", "EVALSHA - 0", "SCRIPT LOAD -", "SCRIPT EXISTS -")
 # Without it a weaker sign stands for the server's run id.
@@ -169,4 +169,4 @@ def _answered(connection: Any) -> bool:
 def _command(call: str) -> str:
     """The name as ACLs have it, with a subcommand where the command has them."""
     first, second, *_ = (*call.lower().split(), "")
-    return f"{first}|{second}" if first in ("client", "script") else first
+    return f"{first}|{second}" if first == "script" else first
