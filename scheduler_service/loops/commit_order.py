@@ -20,10 +20,12 @@ from scheduler_service.core.leader.commands import (
     Redispatch,
     StoreCommand,
 )
-from scheduler_service.core.leader.poll_state import ReadCancels, ReadDue, ReadExpired, ReadOverdue
+from scheduler_service.core.leader.poll_state import ReadCancels, ReadControls, ReadDue, ReadExpired, ReadOverdue
 from scheduler_service.core.run_state import Event
 
-_READS = (ReadRuns, ReadDue, ReadOverdue, ReadExpired, ReadCancels, ReadJobs, ReadRebalance, RecordStatistics)
+_READS = (
+    ReadRuns, ReadDue, ReadOverdue, ReadExpired, ReadCancels, ReadControls, ReadJobs, ReadRebalance, RecordStatistics,
+)  # fmt: skip
 _GIVES_WAY = (Event.MISS, Event.SKIP, Event.EXPIRE)
 
 

@@ -25,7 +25,15 @@ from scheduler_service.core.leader.commands import (
     Redispatch,
     StoreCommand,
 )
-from scheduler_service.core.leader.poll_state import DueRead, ReadCancels, ReadDue, ReadExpired, ReadOverdue
+from scheduler_service.core.leader.poll_state import (
+    ControlsRead,
+    DueRead,
+    ReadCancels,
+    ReadControls,
+    ReadDue,
+    ReadExpired,
+    ReadOverdue,
+)
 from scheduler_service.core.leader.results import (
     Applied,
     Feedback,
@@ -50,7 +58,7 @@ _GIVES_WAY = 0.25
 _FEW = 100
 
 # Reads that are repeated by time, or whose asker has gone by then: they must not block the writes behind them.
-_GIVEN_UP = (ReadDue, ReadOverdue, ReadExpired, ReadCancels, ReadRebalance)
+_GIVEN_UP = (ReadDue, ReadOverdue, ReadExpired, ReadCancels, ReadControls, ReadRebalance)
 
 DispatchCommand = DispatchRuns | Redispatch
 Answers = list[Feedback]
@@ -206,9 +214,9 @@ class StoreWriter:
                 existing = store.create_runs(lease, command)
                 planned = len(command.planned)
                 return RunsCreated(existing, planned) if existing or planned else None
-            case DispatchRuns(dispatches=dispatches):
-                answer = store.dispatch_runs(lease, dispatches, self._renewer.now())
-                return RunsDispatched(answer.dispatched, answer.refused)
+            case DispatchRuns(dispatches=dispatches, control=control):
+                answer = store.dispatch_runs(lease, dispatches, self._renewer.now(), control)
+                return RunsDispatched(answer.dispatched, answer.refused, answer.outdated)
             case Redispatch(dispatches=dispatches, cause=cause):
                 renewed = store.redispatch_runs(lease, dispatches)
                 return RunsRedispatched(renewed.dispatched, renewed.refused, cause)
@@ -216,8 +224,8 @@ class StoreWriter:
                 return Applied(command, store.apply(lease, command))
             case ReadRuns(run_ids=run_ids):
                 return RunsRead(run_ids, tuple(store.read_runs(run_ids)))
-            case ReadDue(until=until, limit=limit):
-                due = tuple(store.due_runs(until, limit))
+            case ReadDue(until=until, limit=limit, paused=paused):
+                due = tuple(store.due_runs(until, limit, paused))
                 return DueRead(due, full=len(due) >= limit)
             case ReadOverdue(until=until, limit=limit, after=after):
                 overdue = store.overdue_runs(until, limit, after)
@@ -228,6 +236,8 @@ class StoreWriter:
             case ReadCancels(limit=limit, after=after):
                 requests = store.cancel_requests(limit, after)
                 return requests if requests.runs else None
+            case ReadControls():
+                return ControlsRead(store.controls())
             case ReadJobs(job_ids=job_ids, since=since):
                 return JobsRead(tuple(store.histories_of(job_ids, since)))
             case PlaceJobs():
@@ -250,14 +260,18 @@ def are_few(commands: list[StoreCommand]) -> bool:
 def in_growing_parts(commands: Sequence[DispatchCommand]) -> list[DispatchCommand]:
     """Split the dispatches into transactions that are small at first, so that the first messages go early."""
     parts: list[DispatchCommand] = []
-    for kind, neighbours in groupby(commands, type):
-        if kind is Redispatch:
+    for control, neighbours in groupby(commands, _chosen_by):
+        if control is None:
             parts += neighbours
             continue
         dispatches = [dispatch for command in neighbours for dispatch in command.dispatches]
         at = 0
         while at < len(dispatches):
             size = min(_FIRST_MOVES << len(parts) // 2, _MOST_MOVES)  # two are executed at a time
-            parts.append(DispatchRuns(tuple(dispatches[at : at + size])))
+            parts.append(DispatchRuns(tuple(dispatches[at : at + size]), control=control))
             at += size
     return parts
+
+
+def _chosen_by(command: DispatchCommand) -> int | None:
+    return None if isinstance(command, Redispatch) else command.control

@@ -5,7 +5,7 @@ allows. A write of a leader is one transaction of its term; LeaseLost if another
 no rule: the core says what becomes of each run. The fakes of the tests pass the same suites.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
@@ -13,6 +13,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.contract.pruning import Past
+from scheduler_service.core.controls import Controls
 from scheduler_service.core.leader.commands import Apply, Command, CreateRuns, Dispatch, RecordStatistics
 from scheduler_service.core.leader.poll_state import CancelsRead, ExpiredRead, OverdueRead, Place
 from scheduler_service.core.leader.state import SchedulerState
@@ -34,10 +35,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Dispatched:
-    """The answer to a guarded dispatch: only `dispatched` is published; `refused` did not match the guard."""
+    """The answer to a guarded dispatch: only `dispatched` is published; `refused` did not match the guard.
+
+    `outdated`: all were refused, since the database has other edits of queues than they were chosen by.
+    """
 
     dispatched: tuple[DispatchedRun, ...]
     refused: tuple[str, ...]
+    outdated: bool = False
 
 
 class LeaderStore(PlacementStore, Protocol):
@@ -82,8 +87,14 @@ class LeaderStore(PlacementStore, Protocol):
         `planned` is marked if the job has or had that version and no later one is marked.
         """
 
-    def dispatch_runs(self, lease: Lease, dispatches: Sequence[Dispatch], now: Instant) -> Dispatched:
+    def controls(self) -> Controls:
+        """The pauses of queues, no older than the version that comes with them."""
+
+    def dispatch_runs(self, lease: Lease, dispatches: Sequence[Dispatch], now: Instant, control: int = 0) -> Dispatched:
         """The two-phase, state-guarded dispatch: collect the due ids FOR UPDATE SKIP LOCKED, then UPDATE them.
+
+        Nothing is dispatched unless `control` is the present version of the edits of queues; an edit that has returned
+        is seen by every later dispatch.
 
         Guard: state scheduled or retrying, the attempt, due_at <= now, no cancel requested. A run of a job also
         requires that the job's current version is planned, not deleted, and not paused. `paused AND (paused_until IS
@@ -102,10 +113,10 @@ class LeaderStore(PlacementStore, Protocol):
     def read_runs(self, run_ids: Sequence[str]) -> list[ActiveRun]:
         """The current rows of these runs, final ones included; unknown ids are left out."""
 
-    def due_runs(self, until: Instant, limit: int) -> list[ActiveRun]:
+    def due_runs(self, until: Instant, limit: int, paused: Collection[str] = ()) -> list[ActiveRun]:
         """Runs that no schedule created, scheduled or retrying with due_at < until, at most `limit` of each queue.
 
-        The most urgent come first.
+        The most urgent come first; those of `paused` queues are left out.
         """
 
     def overdue_runs(self, until: Instant, limit: int, after: Place | None) -> OverdueRead:

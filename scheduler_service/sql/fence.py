@@ -14,16 +14,20 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, case, false, fun
 from itinerary.protocol.errors import LeaseLost
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.model import Lease
+from scheduler_service.sql.controls import no_edits
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.dialect import Dialect
 from scheduler_service.sql.tables import leases
 
 
 @contextmanager
-def fenced(database: Database, lease: Lease) -> Iterator[Connection]:
-    """Run one write transaction of the leader; LeaseLost, before any write, if the lease is no longer this one."""
+def fenced(database: Database, lease: Lease, *, by_controls: bool = False) -> Iterator[Connection]:
+    """Run one write transaction of the leader; LeaseLost, before any write, if the lease is no longer this one.
+
+    `by_controls`: no edit of queues commits before the transaction ends, and its later statements see the last one.
+    """
     with database.write() as connection:
-        if not _hold(database, connection, lease):
+        if not _hold(database, connection, lease, by_controls):
             raise LeaseLost(f"term {lease.term} of shard {lease.shard} is over")
         yield connection
 
@@ -38,21 +42,22 @@ def is_still(lease: Lease) -> ColumnElement[bool]:
     )
 
 
-def _hold(database: Database, connection: Connection, lease: Lease) -> bool:
+def _hold(database: Database, connection: Connection, lease: Lease, by_controls: bool) -> bool:
     if database.dialect is Dialect.POSTGRESQL:
-        return connection.execute(_lock(lease.shard, lease.term, lease.holder)).first() is not None
+        return connection.execute(_lock(lease.shard, lease.term, lease.holder, by_controls)).first() is not None
     return _renew_along(connection, lease, database.read_clock(connection))
 
 
 @lru_cache(maxsize=8)
-def _lock(shard: int, term: int, holder: str) -> Select[Any]:
+def _lock(shard: int, term: int, holder: str, by_controls: bool) -> Select[Any]:
     """Lock the lease row, and make the planner find rows by their keys during the transaction.
 
     Until the statistics know of the newest rows, a planner would read the whole table for every batch.
     """
     by_keys = func.set_config("enable_seqscan", "off", True)
     held = is_still(Lease(shard, term, holder, now=0))
-    return select(leases.c.term, by_keys).where(held).with_for_update(read=True, key_share=True)
+    columns = (leases.c.term, by_keys, *([no_edits()] if by_controls else []))
+    return select(*columns).where(held).with_for_update(read=True, key_share=True)
 
 
 def _renew_along(connection: Connection, lease: Lease, now: Instant) -> bool:

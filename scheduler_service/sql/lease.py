@@ -135,6 +135,7 @@ class SqlLeaseStore(LeaseStore):
             .where(leases.c.shard == shard)
             .values(
                 term=leases.c.term + 1,
+                controls_term=leases.c.term + 1,
                 holder=holder,
                 acquired_at=now(),
                 expires_at=now(ttl),

@@ -195,6 +195,7 @@ leases: Final = Table(
     Column("relief_at", InstantColumn),
     Column("redis_mark", Text),
     Column("broker_mark", Text),
+    Column("controls_term", BigInteger),
     UniqueConstraint("shard"),
 )
 

@@ -146,7 +146,7 @@ class Slow:
         self.done.put("applied")
         return ()
 
-    def dispatch_runs(self, _: Lease, dispatches: tuple[Dispatch, ...], now: int) -> Dispatched:
+    def dispatch_runs(self, _: Lease, dispatches: tuple[Dispatch, ...], now: int, control: int) -> Dispatched:
         run_ids = ",".join(release.run_id for release in dispatches)
         if run_ids == "slow":
             self.dispatching.set()

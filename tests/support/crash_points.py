@@ -99,11 +99,11 @@ class WatchedStore(Watched):
         self._trap.reach("before create_runs")
         return self._committing("create_runs", lease, batch)
 
-    def dispatch_runs(self, lease: Any, dispatches: Any, now: Any) -> Any:
+    def dispatch_runs(self, lease: Any, dispatches: Any, now: Any, control: int = 0) -> Any:
         """Worth a crash only where a one-off run is moved."""
         if not _has_one_off(dispatches):
-            return self._part.dispatch_runs(lease, dispatches, now)
-        answer = self._committing("dispatch_runs", lease, dispatches, now)
+            return self._part.dispatch_runs(lease, dispatches, now, control)
+        answer = self._committing("dispatch_runs", lease, dispatches, now, control)
         self._trap.reach("after dispatch_runs")
         return answer
 

@@ -8,6 +8,7 @@ from itinerary.protocol.errors import RowRefused
 from itinerary.protocol.instants import DAY, MICROSECOND, MINUTE, Instant
 from scheduler_service.core.balancing.placements import MovedBefore, PlaceJobs, Placement, placed
 from scheduler_service.core.balancing.rebalance_record import last_moved, record_body
+from scheduler_service.core.controls import Controls
 from scheduler_service.core.leader.commands import (
     CANCELLED_RUNNING,
     Apply,
@@ -96,9 +97,16 @@ class FakeLeaderStore(FakePolls):
             self._tables.cursors[lease.shard] = (until, position)
             return tuple(run.run_id for run in batch.runs if run.run_id not in made)
 
-    def dispatch_runs(self, lease: Lease, dispatches: Sequence[Dispatch], now: Instant) -> Dispatched:
+    def controls(self) -> Controls:
+        with self._tables.lock:
+            rows = self._tables.queues.items()
+            return Controls(self._tables.control, {name: row.pause for name, row in rows if row.pause is not None})
+
+    def dispatch_runs(self, lease: Lease, dispatches: Sequence[Dispatch], now: Instant, control: int = 0) -> Dispatched:
         with self._tables.lock:
             self._tables.check(lease)
+            if control != self._tables.control:
+                return Dispatched((), tuple(r.run_id for r in dispatches), outdated=bool(dispatches))
             return _moved(dispatches, [r for r in dispatches if self._move(lease, r, now)], self._tables)
 
     def redispatch_runs(self, lease: Lease, dispatches: Sequence[Dispatch]) -> Dispatched:

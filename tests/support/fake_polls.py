@@ -1,6 +1,6 @@
 """Looks of the leader into the fake database, a part at a time."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from itinerary.protocol.instants import Instant
@@ -15,10 +15,10 @@ class FakePolls:
 
     _tables: Tables
 
-    def due_runs(self, until: Instant, limit: int) -> list[ActiveRun]:
+    def due_runs(self, until: Instant, limit: int, paused: Collection[str] = ()) -> list[ActiveRun]:
         with self._tables.lock:
             due = [row for row in self._in_turn(until) if row.kind is not RunKind.OCCURRENCE]
-            queues = sorted({row.queue for row in due})
+            queues = sorted({row.queue for row in due}.difference(paused))
             return [row.active() for queue in queues for row in [r for r in due if r.queue == queue][:limit]]
 
     def overdue_runs(self, until: Instant, limit: int, after: Place | None) -> OverdueRead:

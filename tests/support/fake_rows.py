@@ -11,6 +11,7 @@ from itinerary.protocol.instants import Duration, Instant
 from itinerary.protocol.json_text import is_storable
 from itinerary.protocol.run_fields import RetryPolicy
 from scheduler_service.core.audit import AuditedChange, AuditEntry
+from scheduler_service.core.controls import QueuePause
 from scheduler_service.core.explain.facts import Term
 from scheduler_service.core.leader.commands import LateReport, RecordStatistics
 from scheduler_service.core.model import (
@@ -131,6 +132,7 @@ class LeaseRow:
     relief_at: Instant | None = None
     redis_mark: str | None = None
     broker_mark: str | None = None
+    heeds_pauses: bool = True
 
 
 @dataclass(slots=True)
@@ -144,6 +146,14 @@ class JobRow:
     @property
     def current(self) -> Job:
         return self.versions[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """One row of `queues`."""
+
+    description: str = ""
+    pause: QueuePause | None = None
 
 
 @dataclass(slots=True)
@@ -162,6 +172,8 @@ class Tables:
     statistics: list[RecordStatistics] = field(default_factory=list)
     audit: list[AuditEntry] = field(default_factory=list)
     ended_terms: list[Term] = field(default_factory=list)
+    queues: dict[str, QueueRow] = field(default_factory=dict)
+    control: int = 0
     next_id: int = 1
 
     def check(self, lease: Lease) -> None:

@@ -70,6 +70,8 @@ class _Unsure:
                 simulation.note(f"{self._leader.name}: connection broke before {name}")
                 raise StoreUnavailable("broke before")
             answer = wanted(*args, **more)
+            if name == "dispatch_runs":
+                simulation.pauses.dispatched(answer.dispatched, args[2])
             if chance < simulation.unsure:
                 simulation.note(f"{self._leader.name}: connection broke after {name}")
                 raise StoreUnavailable("broke after")

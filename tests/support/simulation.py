@@ -29,6 +29,7 @@ from tests.support.history import history_of
 from tests.support.simulated_broker import SimClaims, SimDispatcher
 from tests.support.simulated_leader import SimLeader
 from tests.support.simulated_patience import Patience
+from tests.support.simulated_pauses import Pauses
 from tests.support.simulated_worker import SimWorker
 
 START: Final = parse_instant("2026-11-30T10:00:00Z")
@@ -53,7 +54,8 @@ class Outcome:
 
     `stuck` are runs that never ended, `impatient` occurrences that were given up as late and were not, `hasty` attempts
     that were given up as lost while their worker lived and said so, `passed` attempts that waited
-    for a worker when a low watermark passed their message, `kept` queues of which Redis still has something.
+    for a worker when a low watermark passed their message, `kept` queues of which Redis still has something,
+    `unheeded` runs that were dispatched while their queue was paused.
     """
 
     seed: int
@@ -65,11 +67,14 @@ class Outcome:
     trace: tuple[str, ...]
     passed: tuple[str, ...]
     kept: tuple[str, ...]
+    unheeded: tuple[str, ...]
     own_queues: bool
 
     @property
     def well(self) -> bool:
-        return not (self.findings or self.stuck or self.impatient or self.hasty or self.passed or self.kept)
+        return not (
+            self.findings or self.stuck or self.impatient or self.hasty or self.passed or self.kept or self.unheeded
+        )
 
     def __str__(self) -> str:
         lines = [f"{finding.rule}: {finding.subject}: {finding.message}" for finding in self.findings]
@@ -78,6 +83,7 @@ class Outcome:
         lines += [f"called lost, yet heard: {attempt}" for attempt in self.hasty]
         lines += [f"its message was refused: {attempt}" for attempt in self.passed]
         lines += [f"low watermark kept for ever: {queue}" for queue in self.kept]
+        lines += [f"dispatched from a paused queue: {run_id}" for run_id in self.unheeded]
         how = f"{self.seed} own-queues" if self.own_queues else f"{self.seed}"
         return "\n".join([f"seed {self.seed}:", *lines, f"replay: python -m tests.support.simulation {how}"])
 
@@ -112,6 +118,7 @@ class Simulation:
         self.workers: list[SimWorker] = []
         self.log: ExecutionLog = {}
         self.patience = Patience(self.store)
+        self.pauses = Pauses(self)
         self.spoke: dict[str, Instant] = {}
         self.woke: dict[str, Instant] = {}
         self.redis_frozen = False
@@ -266,8 +273,10 @@ class Simulation:
             users, faults = Users(self), Faults(self)
             users.begin(TROUBLE)
             faults.begin(TROUBLE)
+            self.pauses.begin(TROUBLE)
             self.play_until(START + TROUBLE)
             faults.end()
+            self.pauses.end()
             users.end()
             self._come_to_rest()
             if self.own_queues:
@@ -312,7 +321,17 @@ class Simulation:
         kept = tuple(self.claims.watermarks) if self.own_queues else ()
         trace = tuple(self._trace or ())
         return Outcome(
-            self.seed, findings, stuck, impatient, hasty, len(rows), trace, tuple(self.passed), kept, self.own_queues
+            self.seed,
+            findings,
+            stuck,
+            impatient,
+            hasty,
+            len(rows),
+            trace,
+            tuple(self.passed),
+            kept,
+            tuple(self.pauses.unheeded),
+            self.own_queues,
         )
 
 

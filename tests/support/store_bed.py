@@ -13,11 +13,13 @@ from scheduler_service.core.leader.commands import CreateRuns, Dispatch
 from scheduler_service.core.model import Job, Lease, NewRun, RunKind
 from scheduler_service.ports.history import HistoryStore
 from scheduler_service.ports.leases import LeaseStore
+from scheduler_service.ports.queues import QueueStore
 from scheduler_service.ports.stores import JobStore, LeaderStore, RunStore
 from scheduler_service.sql.database import Bounds, Database, host_now
 from scheduler_service.sql.jobs import SqlJobStore
 from scheduler_service.sql.leader.store import SqlLeaderStore
 from scheduler_service.sql.lease import SqlLeaseStore
+from scheduler_service.sql.queues import SqlQueueStore
 from scheduler_service.sql.run_pages import SqlHistoryStore
 from scheduler_service.sql.runs import SqlRunStore
 from tests.support.fake_store import FakeStore
@@ -42,6 +44,7 @@ class StoreBed:
     jobs: JobStore
     runs: RunStore
     history: HistoryStore
+    queues: QueueStore
     database: Database | None
     by_role: Mapping[str, Database]
     beside: Callable[[], "StoreBed"]
@@ -82,7 +85,17 @@ def fake_bed() -> StoreBed:
     """The stores in memory."""
     store = FakeStore(host_now)
     bed: StoreBed = StoreBed(
-        "fake", store.leases, store.leader, store.jobs, store.runs, store.history, None, {}, lambda: bed, lambda: None
+        "fake",
+        store.leases,
+        store.leader,
+        store.jobs,
+        store.runs,
+        store.history,
+        store.queues,
+        None,
+        {},
+        lambda: bed,
+        lambda: None,
     )
     return bed
 
@@ -111,6 +124,7 @@ def sql_bed(url: str, roles: Mapping[str, str] | None = None) -> Iterator[StoreB
             SqlJobStore(api),
             SqlRunStore(api),
             SqlHistoryStore(api),
+            SqlQueueStore(api),
             by_url[url],
             by_role,
             open_one,

@@ -13,6 +13,7 @@ from typing import Any
 from itinerary.protocol.identity import adhoc_run_id, split_task_id, task_id
 from itinerary.protocol.instants import MILLISECOND, MINUTE, SECOND, Duration, Instant, parse_instant
 from itinerary.protocol.wire import AGAIN_FIELD, RECALLS_FIELD, entry
+from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.balancing.placements import BalancerCommand
 from scheduler_service.core.contract.job_json import read_job
 from scheduler_service.core.leader.commands import BuildIndex, Command, RereadInbox, StoreCommand
@@ -38,6 +39,7 @@ from tests.support.fakes_redis import FakeClaims, FakeDispatcher, FakeInbox
 
 MONDAY = parse_instant("2026-11-30T10:00:00Z")
 TTL = 5 * SECOND
+SOMEBODY = AuditedChange("olga", "operator", "queue.pause")
 
 
 @dataclass(order=True)
@@ -312,6 +314,20 @@ class World:
     def resume(self, job_id: str) -> None:
         self.store.jobs.set_paused(job_id, False, None, None)
         self.tell("job_changed", job_id=job_id, change="modified")
+        self.reconcile()
+
+    def pause_queue(self, queue: str = "default", until: Instant | None = None, *, told: bool = True) -> None:
+        """Somebody pauses the queue; the leader hears of it, unless the word is lost."""
+        self.store.queues.pause(queue, "an incident", until, by=SOMEBODY)
+        self._queue_changed(told)
+
+    def resume_queue(self, queue: str = "default", *, told: bool = True) -> None:
+        self.store.queues.resume(queue, by=SOMEBODY)
+        self._queue_changed(told)
+
+    def _queue_changed(self, told: bool) -> None:
+        if told:
+            self.tell("control_changed")
         self.reconcile()
 
     def delete(self, job_id: str) -> None:

@@ -1,7 +1,6 @@
-"""Commands of the leader's step: values that name one piece of I/O each.
+"""Commands of the leader's step: values that name one piece of I/O each. The answers to them are in `results`.
 
-The loop hands each to the thread that owns that I/O. Holds no behaviour and does no I/O. The answers to these commands
-are in `results`.
+The loop hands each to the thread that owns that I/O. Holds no behaviour and does no I/O.
 """
 
 from collections.abc import Mapping
@@ -10,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.balancing.placements import BalancerCommand, PlacementStoreCommand
-from scheduler_service.core.leader.poll_state import ReadCancels, ReadDue, ReadExpired, ReadOverdue
+from scheduler_service.core.leader.poll_state import ReadCancels, ReadControls, ReadDue, ReadExpired, ReadOverdue
 from scheduler_service.core.model import DispatchedRun, JobHistory, MissedRange, NewRun
 from scheduler_service.core.run_state import Event, RunState
 
@@ -56,10 +55,11 @@ class Dispatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DispatchRuns:
-    """The two-phase dispatch of one batch of due runs of a queue."""
+    """The two-phase dispatch of a batch of due runs of a queue, chosen by the edits up to version `control`."""
 
     dispatches: tuple[Dispatch, ...]
     queue: str = ""
+    control: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +279,7 @@ class RecordStatistics:
 
 StoreCommand = (
     CreateRuns | DispatchRuns | Redispatch | Apply | ReadRuns | ReadDue | ReadOverdue | ReadExpired | ReadCancels
-    | ReadJobs | RecordStatistics | PlacementStoreCommand
+    | ReadControls | ReadJobs | RecordStatistics | PlacementStoreCommand
 )  # fmt: skip
 BrokerCommand = (
     Publish

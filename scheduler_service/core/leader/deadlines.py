@@ -55,6 +55,8 @@ def _waited_for(state: SchedulerState, run: ActiveRun) -> str:
     if run.job_id is not None and run.run_id in state.held.of(run.job_id):
         live = state.runs.live_of(run.job_id)
         return f"it waited for run {live[0]} of its job" if live else "it waited for another run of its job"
+    if (pause := state.controls.pauses.get(run.queue)) is not None:
+        return pause.text(run.queue)
     if state.runs.is_admitted(run.run_id):
         return f"it waited for room in queue {run.queue}"
     return "no leader read it in time"

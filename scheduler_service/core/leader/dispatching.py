@@ -11,6 +11,7 @@ from itinerary.protocol.batches import batched
 from itinerary.protocol.instants import MILLISECOND, Instant
 from scheduler_service.core.leader.commands import Dispatch, DispatchRuns, Transition
 from scheduler_service.core.leader.deadlines import expire
+from scheduler_service.core.leader.holding import hold_back, queue_up
 from scheduler_service.core.leader.planning import is_fresh, is_unjudged, miss
 from scheduler_service.core.leader.publish_windows import room
 from scheduler_service.core.leader.state import SchedulerState
@@ -31,6 +32,7 @@ def dispatch(state: SchedulerState, step: Step) -> None:
         admit_next(state, job_id)
     for run in _in_time(state, step, _pop_due(state, step)):
         _admit(state, step, run)
+    hold_back(state, step)
     # Shortest queue first: a few runs need not wait for transactions with thousands of another queue's runs.
     waiting = state.dispatches.waiting
     for queue in sorted(waiting, key=lambda queue: len(waiting[queue])):
@@ -149,7 +151,7 @@ def _doubt(state: SchedulerState, step: Step, live: list[str]) -> None:
 
 def _queue_up(state: SchedulerState, run: ActiveRun) -> None:
     state.runs.admit(run)
-    state.dispatches.queue_up(run)
+    queue_up(state, run)
 
 
 def _skip(state: SchedulerState, step: Step, run: ActiveRun, reason: str, in_common: str) -> None:
@@ -190,6 +192,9 @@ def admit_next(state: SchedulerState, job_id: str) -> None:
 
 def _dispatch_queue(state: SchedulerState, step: Step, queue: str) -> None:
     dispatches = state.dispatches
+    if state.controls.pause_of(queue, step.now) is not None:
+        state.judged.waits(step.now)
+        return
     most = room(state, queue, step.now)
     batch: list[Dispatch] = []
     while queue in dispatches.waiting and len(batch) < most:
@@ -206,7 +211,7 @@ def _dispatch_queue(state: SchedulerState, step: Step, queue: str) -> None:
             taken.append(run_id)
         dispatches.begin(queue, taken)
     size = state.settings.dispatch_batch
-    step.dispatching += [DispatchRuns(part, queue) for part in batched(batch, size)]
+    step.dispatching += [DispatchRuns(part, queue, state.controls.version) for part in batched(batch, size)]
     if batch and state.settings.publish_window is None:
         state.windows.refilled(queue, is_full=queue in dispatches.waiting)
     if queue in dispatches.waiting:

@@ -10,9 +10,10 @@ from typing import assert_never
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.balancing.placements import PlacementFeedback, RebalanceAsked, Survey
 from scheduler_service.core.leader import placing, polling, redis_epoch
-from scheduler_service.core.leader.commands import Command, CreateRuns, RecordStatistics, Reply, ReplyMetrics
+from scheduler_service.core.leader.commands import Command, CreateRuns, Reply, ReplyMetrics
 from scheduler_service.core.leader.dispatching import dispatch
 from scheduler_service.core.leader.edits import read_edited, take_jobs
+from scheduler_service.core.leader.holding import controls_read, next_of_queues, recall_paused
 from scheduler_service.core.leader.in_flight import (
     check_queues,
     check_running,
@@ -28,6 +29,7 @@ from scheduler_service.core.leader.in_flight import (
 from scheduler_service.core.leader.job_states import follow_edit
 from scheduler_service.core.leader.messages import (
     CancelRun,
+    ControlChanged,
     Failed,
     Heartbeat,
     InboxMessage,
@@ -43,9 +45,16 @@ from scheduler_service.core.leader.parts.judged import Judged
 from scheduler_service.core.leader.parts.numbers import MessageNumbers
 from scheduler_service.core.leader.parts.planned import Planned
 from scheduler_service.core.leader.planning import plan, without_unfinished
-from scheduler_service.core.leader.poll_state import CancelsRead, DueRead, ExpiredRead, Listened, OverdueRead
+from scheduler_service.core.leader.poll_state import (
+    CancelsRead,
+    ControlsRead,
+    DueRead,
+    ExpiredRead,
+    Listened,
+    OverdueRead,
+)
 from scheduler_service.core.leader.publish_windows import recall_outranked
-from scheduler_service.core.leader.queries import answer, oldest_due
+from scheduler_service.core.leader.queries import answer
 from scheduler_service.core.leader.rebuilding import take_index, want_rebuild
 from scheduler_service.core.leader.recalling import claims_recalled
 from scheduler_service.core.leader.reconciling import applied, raise_watermarks, reconcile, runs_read, watermarks_raised
@@ -76,8 +85,8 @@ from scheduler_service.core.leader.results import (
 )
 from scheduler_service.core.leader.state import CoreSettings, SchedulerState
 from scheduler_service.core.leader.step import Step
+from scheduler_service.core.leader.tidying import clean_up, record_statistics
 from scheduler_service.core.model import ActiveRun, Cursor, JobHistory
-from scheduler_service.core.run_state import FINAL
 
 
 def take_over(
@@ -142,6 +151,7 @@ def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -
         plan(state, step)  # planning was deferred while runs were being dispatched
         check_running(state, step)
         check_queues(state, step)
+        recall_paused(state, step)
         recall_outranked(state, step)
         raise_watermarks(state, step)
         polling.poll(state, step)
@@ -149,8 +159,10 @@ def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -
         want_rebuild(state, step)
     if not state.stopping or state.draining:  # draining workers may need an accepted epoch to claim
         redis_epoch.poll(state, step)
-    _clean_up(state, step)
-    _statistics(state, step)
+    clean_up(state, step)
+    if now >= state.next_statistics_at:
+        state.next_statistics_at = now + state.settings.statistics_interval
+        record_statistics(state, step)
     return state, step.finish(state)
 
 
@@ -162,8 +174,8 @@ def next_wake(state: SchedulerState, now: Instant) -> Instant:
         if planned:
             wake = min(wake, planned[0][0])
     if not state.stopping:
-        refill_at = state.windows.next_at(state.dispatches.waiting)
-        wake = min([wake, *filter(None, (polling.next_poll(state), state.edits.next_at(), refill_at))])
+        others = (polling.next_poll(state), state.edits.next_at(), *next_of_queues(state, now))
+        wake = min([wake, *filter(None, others)])
     return max(wake, now)
 
 
@@ -202,6 +214,8 @@ def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
             polling.waiting_read(state, step, message)
         case CancelsRead():
             polling.cancels_read(state, step, message)
+        case ControlsRead():
+            controls_read(state, step, message)
         case Published():
             note_published(state, message)
         case PublishUncertain():
@@ -239,6 +253,8 @@ def _take_message(state: SchedulerState, step: Step, message: InboxMessage) -> N
             heartbeat(state, step, message)
         case JobChanged():
             state.edits.note((message.job_id,))
+        case ControlChanged():
+            state.controls.want()
         case CancelRun():
             step.read(state, message.run_id)
         case RunEnqueued():
@@ -266,10 +282,13 @@ def _runs_dispatched(state: SchedulerState, step: Step, answer: RunsDispatched) 
     for run in answer.dispatched:
         state.dispatches.answered(run.run_id)
     take_dispatched(state, step, answer.dispatched)
+    if answer.outdated:
+        state.controls.want()
     for run_id in answer.refused:
         state.dispatches.answered(run_id)
         state.watermarks.gone(run_id)
-        state.reads.dispatch_refused(run_id)
+        if not answer.outdated:
+            state.reads.dispatch_refused(run_id)
         step.read(state, run_id)
 
 
@@ -278,23 +297,3 @@ def _jobs_read(state: SchedulerState, step: Step, read: JobsRead) -> None:
     placing.follow(state, step, touched)
     for job_id in touched:
         follow_edit(state, step, job_id)
-
-
-def _clean_up(state: SchedulerState, step: Step) -> None:
-    """Forget finished runs after the grace period (in memory only), and workers that are gone."""
-    for run_id in state.runs.ended_by(step.now - state.settings.grace_period):
-        run = state.runs.get(run_id)
-        # An edit may have created the same occurrence again meanwhile.
-        is_over = run is not None and run.state in FINAL
-        if is_over and run_id not in state.reads.in_progress:
-            state.runs.drop(run_id)
-    state.workers.forget_gone(step.now)
-
-
-def _statistics(state: SchedulerState, step: Step) -> None:
-    if step.now < state.next_statistics_at:
-        return
-    state.next_statistics_at = step.now + state.settings.statistics_interval
-    oldest = oldest_due(state, step.now)
-    lag = 0 if oldest is None else step.now - oldest
-    step.others.append(RecordStatistics(step.now, state.runs.active(), len(state.index), lag))

@@ -102,6 +102,11 @@ class JobChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ControlChanged:
+    """An edit of queues is committed."""
+
+
+@dataclass(frozen=True, slots=True)
 class CancelRun:
     """A cancel request is committed for this run."""
 
@@ -125,7 +130,7 @@ class Query:
 
 
 Report = Started | Succeeded | Failed | RetryAsked
-InboxMessage = Report | Heartbeat | JobChanged | CancelRun | RunEnqueued | Query | RebalanceAsked
+InboxMessage = Report | Heartbeat | JobChanged | ControlChanged | CancelRun | RunEnqueued | Query | RebalanceAsked
 
 
 def decode(fields: Mapping[str, str]) -> InboxMessage:
@@ -287,6 +292,7 @@ _DECODERS: Final[dict[str, Callable[[dict[str, Any], Instant], InboxMessage]]] =
     "retry": _retry,
     "heartbeat": _heartbeat,
     "job_changed": _job_changed,
+    "control_changed": lambda body, at: ControlChanged(),
     "cancel_run": _cancel_run,
     "run_enqueued": _run_enqueued,
     "query": _query,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from itinerary.protocol.instants import SECOND, Instant
+from scheduler_service.core.controls import Controls
 from scheduler_service.core.model import ActiveRun
 
 # After a longer pause between confirmed reads, workers may have been unable to report: their time starts again.
@@ -35,10 +36,14 @@ Place: TypeAlias = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class ReadDue:
-    """Poll waiting runs that no schedule created and that are due before `until`, at most `limit` of each queue."""
+    """Poll waiting runs that no schedule created and that are due before `until`, at most `limit` of each queue.
+
+    Those of `paused` queues stay in the database until the resume.
+    """
 
     until: Instant
     limit: int
+    paused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +102,15 @@ class ExpiredRead:
 
     runs: tuple[ActiveRun, ...]
     after: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadControls:
+    """Read the pauses of queues, with their version."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlsRead:
+    """The pauses of queues, no older than their version."""
+
+    controls: Controls

@@ -13,6 +13,7 @@ from scheduler_service.core.leader.poll_state import (
     ExpiredRead,
     OverdueRead,
     ReadCancels,
+    ReadControls,
     ReadDue,
     ReadExpired,
     ReadOverdue,
@@ -33,6 +34,9 @@ def poll(state: SchedulerState, step: Step) -> None:
     """Poll the database for rows that other processes wrote and for cancel requests whose message was lost."""
     polls, interval = state.polls, state.settings.due_poll_interval
     by_time = step.now >= polls.next_at
+    if by_time or state.controls.wanted:
+        state.controls.begin_read()
+        step.others.append(ReadControls())
     if by_time:
         step.others.append(ReadCancels(_CANCEL_LIMIT, polls.begin_cancels(step.now, interval)))
     if step.now >= polls.overdue.next_at:
@@ -43,7 +47,8 @@ def poll(state: SchedulerState, step: Step) -> None:
         step.others.append(ReadExpired(step.now, _EXPIRED_LIMIT, polls.expired.begin(step.now, interval)))
     if by_time or (polls.wanted and step.now >= polls.wanted_at):
         polls.begin_due(step.now)
-        step.others.append(ReadDue(step.now + state.settings.pre_schedule_interval, _DUE_LIMIT))
+        until = step.now + state.settings.pre_schedule_interval
+        step.others.append(ReadDue(until, _DUE_LIMIT, state.controls.held_queues(step.now)))
 
 
 def woken(state: SchedulerState) -> None:

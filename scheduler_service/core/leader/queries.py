@@ -73,7 +73,9 @@ def alive_workers(state: SchedulerState, now: Instant) -> int:
 
 
 def _is_waiting(state: SchedulerState, run: ActiveRun, now: Instant) -> bool:
-    return run.state is RunState.PENDING or (run.state in WAITING and not is_paused(state, run, now))
+    return run.state is RunState.PENDING or (
+        run.state in WAITING and not is_paused(state, run, now) and state.controls.pause_of(run.queue, now) is None
+    )
 
 
 def statistics(state: SchedulerState, now: Instant) -> dict[str, Any]:

@@ -8,7 +8,14 @@ from scheduler_service.core.balancing.placements import PlacementFeedback
 from scheduler_service.core.index.snapshot import IndexSnapshot
 from scheduler_service.core.leader.commands import Apply
 from scheduler_service.core.leader.messages import InboxMessage, Report
-from scheduler_service.core.leader.poll_state import CancelsRead, DueRead, ExpiredRead, Listened, OverdueRead
+from scheduler_service.core.leader.poll_state import (
+    CancelsRead,
+    ControlsRead,
+    DueRead,
+    ExpiredRead,
+    Listened,
+    OverdueRead,
+)
 from scheduler_service.core.model import ActiveRun, DispatchedRun, JobHistory
 
 
@@ -62,10 +69,11 @@ class RunsCreated:
 
 @dataclass(frozen=True, slots=True)
 class RunsDispatched:
-    """The answer to a DispatchRuns."""
+    """The answer to a DispatchRuns; `outdated`: all were refused, since they were chosen by older edits."""
 
     dispatched: tuple[DispatchedRun, ...]
     refused: tuple[str, ...]
+    outdated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +227,7 @@ Feedback = (
     | OverdueRead
     | ExpiredRead
     | CancelsRead
+    | ControlsRead
     | Published
     | PublishUncertain
     | ClaimsTaken

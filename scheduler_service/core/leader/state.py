@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from itinerary.protocol.instants import MINUTE, SECOND, Duration, Instant
 from scheduler_service.core.index.snapshot import ScheduledRunIndex
+from scheduler_service.core.leader.parts.controls import KnownControls
 from scheduler_service.core.leader.parts.counts import Counts
 from scheduler_service.core.leader.parts.deadlines import Deadlines
 from scheduler_service.core.leader.parts.dispatches import Dispatches
@@ -19,6 +20,7 @@ from scheduler_service.core.leader.parts.inbox import InboxPosition
 from scheduler_service.core.leader.parts.jobs import Jobs
 from scheduler_service.core.leader.parts.judged import Judged
 from scheduler_service.core.leader.parts.numbers import MessageNumbers
+from scheduler_service.core.leader.parts.paused import PausedOccurrences
 from scheduler_service.core.leader.parts.placing import Placing
 from scheduler_service.core.leader.parts.planned import Planned
 from scheduler_service.core.leader.parts.polls import Polls
@@ -95,6 +97,8 @@ class SchedulerState:
     skipped: SkippedRanges = field(default_factory=SkippedRanges)
     dispatches: Dispatches = field(default_factory=Dispatches)
     windows: Windows = field(default_factory=Windows)
+    controls: KnownControls = field(default_factory=KnownControls)
+    paused: PausedOccurrences = field(default_factory=PausedOccurrences)
 
     # Runs in flight.
     publishing: Publishing = field(default_factory=Publishing)

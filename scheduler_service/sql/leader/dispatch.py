@@ -5,6 +5,7 @@ their `seq` when the transaction is. Never publishes.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
@@ -37,18 +38,29 @@ from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.stores import Dispatched
 from scheduler_service.sql.batch import Batch, judged
 from scheduler_service.sql.column_types import InstantColumn
+from scheduler_service.sql.controls import VERSION, control_version
 from scheduler_service.sql.dialect import Dialect, dialect_of
 from scheduler_service.sql.run_rows import DISPATCHED_COLUMNS, dispatched_run
 from scheduler_service.sql.tables import IS_OCCURRENCE, WAITS, jobs, runs
 
 _DISPATCHES: Final = Batch(run_id=Text, attempt=Integer, seq=BigInteger)
 _NOW: Final = bindparam("now", type_=InstantColumn)
+_CONTROL: Final = bindparam("control", type_=BigInteger)
 _TERM: Final = bindparam("leading_term", type_=BigInteger)
 
 
-def dispatch(connection: Connection, term: int, dispatches: Sequence[Dispatch], now: Instant) -> Dispatched:
-    """Collect the runs that are still due and unchanged, lock them, then dispatch exactly these."""
-    return _dispatched(connection, _dispatch(dialect_of(connection)), dispatches, {"leading_term": term, "now": now})
+def dispatch(
+    connection: Connection, term: int, dispatches: Sequence[Dispatch], now: Instant, control: int
+) -> Dispatched:
+    """Collect the runs that are still due and unchanged, lock them, then dispatch exactly these.
+
+    None, if an edit of queues has been committed since they were chosen: the transaction has locked out the next one.
+    """
+    facts = {"leading_term": term, "now": now, "control": control}
+    answer = _dispatched(connection, _dispatch(dialect_of(connection)), dispatches, facts)
+    if answer.refused and not answer.dispatched and control_version(connection) != control:
+        return replace(answer, outdated=True)
+    return answer
 
 
 def redispatch(connection: Connection, term: int, dispatches: Sequence[Dispatch]) -> Dispatched:
@@ -77,6 +89,7 @@ def _dispatch(dialect: Dialect) -> Update:
         runs.c.attempt == batch.c.attempt,
         runs.c.due_at <= _NOW,
         runs.c.cancel_requested_at.is_(None),
+        VERSION == _CONTROL,
     )
     named = batch.join(runs, runs.c.run_id == batch.c.run_id).outerjoin(jobs, jobs.c.job_id == runs.c.job_id)
     collected = _collected(batch, named, and_(*may_go, _job_allows()))

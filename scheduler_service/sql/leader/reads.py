@@ -4,7 +4,7 @@ Promises that a million runs of the far future cost nothing. Due ones are found 
 their state, and a poll for requested runs passes no planned run.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from typing import Any, Final, TypeAlias
 
@@ -59,10 +59,12 @@ def tracked_runs(connection: Connection) -> list[ActiveRun]:
     return _active(connection.execute(tracked.union_all(retrying)))
 
 
-def due_runs(connection: Connection, until: Instant, limit: int) -> list[ActiveRun]:
+def due_runs(connection: Connection, until: Instant, limit: int, paused: Collection[str]) -> list[ActiveRun]:
     """Waiting runs that no schedule created, due before `until`, at most `limit` per queue, by priority and time."""
     found: list[ActiveRun] = []
     for queue, index_states in _queues(connection, _ASKED_FOR):
+        if queue in paused:
+            continue
         asked = {"queue": queue, "until": until, "limit": limit, **_FROM_THE_FIRST}
         found += _numbered(connection.execute(_due_of_queue(index_states), asked))
     return found
@@ -83,6 +85,21 @@ def overdue(
             last = found[-1]
             return _numbered(found), (queue, last.priority, last.due_at, last.id)
     return _numbered(found), None
+
+
+def queues_after(connection: Connection, after: str, limit: int) -> list[str]:
+    """The next `limit` queues by name that have runs waiting or in flight."""
+    found: set[str] = set()
+    for index_state in _ANY:
+        found.update(connection.execute(_queues_of(index_state).limit(limit), {"after": after}).scalars())
+    return sorted(found)[:limit]
+
+
+def count_due(connection: Connection, queue: str, until: Instant, limit: int) -> int:
+    """Count the queue's waiting runs due before `until`, at most `limit`."""
+    asked = {"queue": queue, "until": until, "limit": limit, **_FROM_THE_FIRST}
+    counted: int = connection.execute(_count_due(), asked).scalar_one()
+    return counted
 
 
 def runs_by_id(connection: Connection, run_ids: Sequence[str]) -> list[ActiveRun]:
@@ -141,7 +158,7 @@ def _queues(connection: Connection, index_states: _IndexStates) -> list[tuple[st
     """All queues in order, each with its index states: most often one, and each state takes ten index steps."""
     found: dict[str, _IndexStates] = {}
     for index_state in index_states:
-        for queue in connection.execute(_queues_of(index_state)).scalars():
+        for queue in connection.execute(_queues_of(index_state), {"after": ""}).scalars():
             found[queue] = (*found.get(queue, ()), index_state)
     return sorted(found.items())
 
@@ -150,7 +167,9 @@ def _queues(connection: Connection, index_states: _IndexStates) -> list[tuple[st
 def _queues_of(index_state: str) -> Select[Any]:
     """Select the queues with one index step each, however many runs they have."""
     first = (
-        select(func.min(runs.c.queue).label("queue")).where(has_index_state(index_state)).cte("queues", recursive=True)
+        select(func.min(runs.c.queue).label("queue"))
+        .where(has_index_state(index_state), runs.c.queue > bindparam("after", type_=Text))
+        .cte("queues", recursive=True)
     )
     following = (
         select(func.min(runs.c.queue))
@@ -194,6 +213,11 @@ def _due_of_queue(index_states: _IndexStates) -> Select[Any]:
     together = union_all(*(select(part) for part in due)).subquery("due")
     wanted = [together.c[column.name] for column in ACTIVE_COLUMNS]
     return select(*wanted, together.c.id).order_by(together.c.priority, together.c.due_at, together.c.id).limit(limit)
+
+
+@cache
+def _count_due() -> Select[Any]:
+    return select(func.count()).select_from(_due_of_queue(_ANY).subquery())
 
 
 @cache

@@ -6,7 +6,7 @@ blocks no other row.
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final
 
@@ -15,12 +15,14 @@ from sqlalchemy import Connection, delete, select
 from itinerary.protocol.errors import RowRefused
 from itinerary.protocol.instants import DAY, MINUTE, Instant
 from scheduler_service.core.balancing.placements import MovedBefore, PlaceJobs
+from scheduler_service.core.controls import Controls
 from scheduler_service.core.leader.commands import Apply, CreateRuns, Dispatch, RecordStatistics
 from scheduler_service.core.leader.poll_state import CancelsRead, ExpiredRead, OverdueRead, Place
 from scheduler_service.core.model import ActiveRun, Cursor, JobHistory, Lease
 from scheduler_service.core.notifications.notices import Topic
 from scheduler_service.ports.stores import Dispatched, LeaderStore
 from scheduler_service.sql import job_rows
+from scheduler_service.sql.controls import heed_edits, read_controls
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.dialect import Dialect
 from scheduler_service.sql.fence import fenced
@@ -59,7 +61,7 @@ class SqlLeaderStore(LeaderStore):
         """A run that changes during the read appears in its later state."""
         with self._database.read() as connection:
             soon = self._database.read_clock(connection) + MINUTE
-            waiting = reads.due_runs(connection, soon, _NO_LIMIT)
+            waiting = reads.due_runs(connection, soon, _NO_LIMIT, ())
             tracked = reads.tracked_runs(connection)
         return list({run.run_id: run for run in (*waiting, *tracked)}.values())
 
@@ -99,9 +101,13 @@ class SqlLeaderStore(LeaderStore):
             created = self._create(lease, batch, row_by_row=True)
         return tuple(run.run_id for run in batch.runs if run.run_id not in created)
 
-    def dispatch_runs(self, lease: Lease, dispatches: Sequence[Dispatch], now: Instant) -> Dispatched:
-        with self._fenced(lease) as connection:
-            return dispatch.dispatch(connection, lease.term, dispatches, now)
+    def controls(self) -> Controls:
+        with self._database.read() as connection:
+            return read_controls(connection)
+
+    def dispatch_runs(self, lease: Lease, dispatches: Sequence[Dispatch], now: Instant, control: int = 0) -> Dispatched:
+        with self._fenced(lease, by_controls=True) as connection:
+            return dispatch.dispatch(connection, lease.term, dispatches, now, control)
 
     def redispatch_runs(self, lease: Lease, dispatches: Sequence[Dispatch]) -> Dispatched:
         with self._fenced(lease) as connection:
@@ -121,9 +127,9 @@ class SqlLeaderStore(LeaderStore):
         with self._database.read() as connection:
             return reads.runs_by_id(connection, run_ids)
 
-    def due_runs(self, until: Instant, limit: int) -> list[ActiveRun]:
+    def due_runs(self, until: Instant, limit: int, paused: Collection[str] = ()) -> list[ActiveRun]:
         with self._database.read() as connection:
-            return reads.due_runs(connection, until, limit)
+            return reads.due_runs(connection, until, limit, paused)
 
     def overdue_runs(self, until: Instant, limit: int, after: Place | None) -> OverdueRead:
         with self._database.read() as connection:
@@ -163,9 +169,13 @@ class SqlLeaderStore(LeaderStore):
         """The transaction of this thread's `together`, if any."""
         return getattr(self._open, "connection", None)
 
-    def _fenced(self, lease: Lease) -> AbstractContextManager[Connection]:
+    def _fenced(self, lease: Lease, *, by_controls: bool = False) -> AbstractContextManager[Connection]:
         shared = self._shared
-        return fenced(self._database, lease) if shared is None else nullcontext(shared)
+        if shared is None:
+            return fenced(self._database, lease, by_controls=by_controls)
+        if by_controls:
+            heed_edits(shared)
+        return nullcontext(shared)
 
     def _create(self, lease: Lease, batch: CreateRuns, *, row_by_row: bool) -> set[str]:
         with self._fenced(lease) as connection:

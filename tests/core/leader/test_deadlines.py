@@ -150,7 +150,7 @@ def test_runs_beyond_memory_are_swept_a_part_at_a_time(monkeypatch: pytest.Monke
         return found
 
     monkeypatch.setattr(world.store.leader, "expired_runs", two_at_a_time)
-    monkeypatch.setattr(world.store.leader, "due_runs", lambda until, limit: [])
+    monkeypatch.setattr(world.store.leader, "due_runs", lambda until, limit, paused: [])
     monkeypatch.setattr(world.store.leader, "overdue_runs", lambda until, limit, after: ExpiredRead((), None))
     world.advance(2 * MINUTE)
     assert {world.run(run_id).state for run_id in ids} == {RunState.MISSED}

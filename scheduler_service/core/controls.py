@@ -1,0 +1,51 @@
+"""Controls of users over queues, as the database keeps them: pauses. Values only."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from itinerary.protocol.instants import Instant, format_instant
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePause:
+    """A pause of a queue: the leader dispatches none of its runs before `until`, or before somebody resumes it."""
+
+    reason: str
+    since: Instant
+    by: str
+    until: Instant | None = None
+
+    def holds(self, now: Instant) -> bool:
+        """Whether the queue is still paused."""
+        return self.until is None or now < self.until
+
+    def text(self, queue: str) -> str:
+        """The pause as explanations and reasons of runs name it."""
+        until = "" if self.until is None else f" until {format_instant(self.until)}"
+        return f"queue {queue} is paused since {format_instant(self.since)} by {self.by}{until}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """All pauses by queue, and the version of the edits: a leader dispatches only by the newest one."""
+
+    version: int = 0
+    pauses: Mapping[str, QueuePause] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue as users see it; `defined`: somebody described or paused it.
+
+    `waiting` counts due runs that are not dispatched, up to a bound (`waiting_more`: there are more); `pending` those
+    dispatched and not started.
+    """
+
+    name: str
+    defined: bool
+    description: str
+    pause: QueuePause | None
+    waiting: int
+    waiting_more: bool
+    pending: int
+    running: int

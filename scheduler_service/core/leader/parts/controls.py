@@ -1,0 +1,52 @@
+"""Pauses of queues as the leader last read them, and the time at which it recalls what is pending there."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from itinerary.protocol.instants import SECOND, Instant
+from scheduler_service.core.controls import Controls, QueuePause
+
+_RECALL_AGAIN: Final = SECOND
+
+
+@dataclass(slots=True)
+class KnownControls:
+    """The version and the pauses by which runs are chosen. `wanted`: the database may have others."""
+
+    version: int = 0
+    pauses: Mapping[str, QueuePause] = field(default_factory=dict)
+    wanted: bool = False
+    _recall_at: Instant = 0
+
+    def want(self) -> None:
+        """Read them again as soon as possible."""
+        self.wanted = True
+
+    def begin_read(self) -> None:
+        """Record that they are read."""
+        self.wanted = False
+
+    def put(self, controls: Controls) -> None:
+        """Choose by these from now on."""
+        self.version, self.pauses, self._recall_at = controls.version, controls.pauses, 0
+
+    def pause_of(self, queue: str, now: Instant) -> QueuePause | None:
+        """The pause that holds the queue's runs back."""
+        pause = self.pauses.get(queue)
+        return pause if pause is not None and pause.holds(now) else None
+
+    def held_queues(self, now: Instant) -> tuple[str, ...]:
+        """The queues that are paused."""
+        return tuple(sorted(queue for queue, pause in self.pauses.items() if pause.holds(now)))
+
+    def next_end(self, now: Instant) -> Instant | None:
+        """The next time at which a pause ends by itself."""
+        return min((p.until for p in self.pauses.values() if p.until is not None and p.until > now), default=None)
+
+    def recall_due(self, now: Instant) -> bool:
+        """Whether to recall what is pending in paused queues: after each edit, then each second."""
+        if now < self._recall_at:
+            return False
+        self._recall_at = now + _RECALL_AGAIN
+        return True

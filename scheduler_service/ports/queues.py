@@ -1,0 +1,31 @@
+"""Port to the queues as users describe, pause and resume them.
+
+An implementation promises that when a pause has returned, no dispatch that was chosen before it commits. If `by` names
+the actor, the same transaction records the change in the audit log. Changes nothing of a run: the leader recalls.
+"""
+
+from typing import Protocol
+
+from itinerary.protocol.instants import Instant
+from scheduler_service.core.audit import AuditedChange
+from scheduler_service.core.controls import Queue
+from scheduler_service.ports.stores import Page
+
+
+class QueueStore(Protocol):
+    """Queues, for every process but the leader. Changes raise Conflict while a leader leads that knows no pauses."""
+
+    def get(self, queue: str) -> Queue:
+        """The queue with its counts; every name has one."""
+
+    def list(self, limit: int, cursor: str | None) -> Page[Queue]:
+        """Queues by name: the described and paused ones, and those with runs that wait or are in flight."""
+
+    def describe(self, queue: str, description: str, *, by: AuditedChange) -> Queue:
+        """Define the queue by its description; a pause is left as it is."""
+
+    def pause(self, queue: str, reason: str, until: Instant | None, *, by: AuditedChange) -> Queue:
+        """Pause the queue; a pause that holds keeps its start and gets this reason and end."""
+
+    def resume(self, queue: str, *, by: AuditedChange) -> Queue:
+        """End the queue's pause, if it has one."""

@@ -1,0 +1,87 @@
+"""The version of all edits of queues, and the lock between these edits and the leader's dispatches.
+
+Promises that once an edit has returned, no dispatch that was chosen by older edits commits. On PostgreSQL an edit
+holds an advisory lock alone, and a dispatch shares it from its first statement on. Its second statement, whose snapshot
+is younger, compares the version. On SQLite both are whole writes, one after the other.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, false, func, literal_column, select
+
+from itinerary.protocol.errors import Conflict
+from itinerary.protocol.instants import Instant
+from scheduler_service.core.controls import Controls, QueuePause
+from scheduler_service.sql.control_tables import control, queues
+from scheduler_service.sql.database import Database
+from scheduler_service.sql.dialect import Dialect, dialect_of
+from scheduler_service.sql.tables import leases
+
+_SHARD: Final = 0
+_ADVISORY_LOCK: Final[ColumnElement[int]] = literal_column(str(0x17_1EAA_2F))
+_PAUSE: Final = (queues.c.pause_reason, queues.c.paused_at, queues.c.paused_by, queues.c.paused_until)
+_OF_SHARD: Final = select(control.c.version).where(control.c.shard == literal_column(str(_SHARD)))
+VERSION: Final = func.coalesce(_OF_SHARD.scalar_subquery(), literal_column("0"))
+
+
+def no_edits() -> Any:
+    """An expression that keeps edits out until the transaction ends, on PostgreSQL."""
+    return func.pg_advisory_xact_lock_shared(_ADVISORY_LOCK)
+
+
+def heed_edits(connection: Connection) -> None:
+    """Keep edits out from now on, so that the next statement sees the last one."""
+    if dialect_of(connection) is Dialect.POSTGRESQL:
+        connection.execute(select(no_edits()))
+
+
+def control_version(connection: Connection) -> int:
+    """Read the version of the edits; 0 before the first one."""
+    version: int = connection.execute(select(VERSION)).scalar_one()
+    return version
+
+
+def read_controls(connection: Connection) -> Controls:
+    """Read the version first: a dispatch by an older version than that of the pauses is refused."""
+    version = control_version(connection)
+    paused = connection.execute(select(queues.c.queue, *_PAUSE).where(queues.c.paused_at.is_not(None)))
+    return Controls(version, {queue: QueuePause(*pause) for queue, *pause in paused})
+
+
+def queue_pause(connection: Connection, queue: str, now: Instant) -> QueuePause | None:
+    """The pause that holds the queue."""
+    paused = select(*_PAUSE).where(queues.c.queue == queue, queues.c.paused_at.is_not(None))
+    row = connection.execute(paused).first()
+    pause = None if row is None else QueuePause(*row)
+    return pause if pause is not None and pause.holds(now) else None
+
+
+@contextmanager
+def editing(database: Database) -> Iterator[Connection]:
+    """Run one edit, which calls `raise_version` for a change: no dispatch is under way, later ones compare it."""
+    with database.write() as connection:
+        _require_heeding_leader(database, connection)
+        if database.dialect is Dialect.POSTGRESQL:
+            connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+        yield connection
+
+
+def raise_version(connection: Connection) -> None:
+    """Outdate every choice that a leader made so far."""
+    first = dialect_of(connection).insert(control).values(shard=_SHARD, version=1)
+    raised = first.on_conflict_do_update(index_elements=[control.c.shard], set_={"version": control.c.version + 1})
+    connection.execute(raised)
+
+
+def _require_heeding_leader(database: Database, connection: Connection) -> None:
+    """Raise Conflict while a leader of an older release leads: it would dispatch from paused queues."""
+    live = (leases.c.shard == _SHARD, leases.c.resigned == false(), leases.c.expires_at > database.now())
+    columns = (leases.c.term, leases.c.holder, leases.c.controls_term)
+    lease = connection.execute(select(*columns).where(*live)).first()
+    if lease is not None and lease.controls_term != lease.term:
+        raise Conflict(
+            f"the leader {lease.holder} is of a release that knows no pauses of queues; update every leader first",
+            "older-leader",
+        )

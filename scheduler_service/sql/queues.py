@@ -1,0 +1,142 @@
+"""QueueStore in SQL: rows of described and paused queues, and counts of what waits and runs in a queue.
+
+Promises that a count reads a bounded number of index entries, however many runs wait. Never touches a run.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
+
+from sqlalchemy import Connection, func, select
+
+from itinerary.protocol.instants import Instant, format_instant
+from scheduler_service.core.audit import AuditedChange
+from scheduler_service.core.controls import Queue, QueuePause
+from scheduler_service.core.run_state import RunState
+from scheduler_service.ports.queues import QueueStore
+from scheduler_service.ports.stores import Page
+from scheduler_service.sql.audit import record
+from scheduler_service.sql.control_tables import queues
+from scheduler_service.sql.controls import editing, raise_version
+from scheduler_service.sql.database import Database, again_when_busy
+from scheduler_service.sql.leader.reads import count_due, queues_after
+from scheduler_service.sql.paging import page_of, read_cursor
+from scheduler_service.sql.tables import IS_IN_FLIGHT, IS_TRACKED, runs
+
+MOST_WAITING: Final = 1_000
+_MOST_IN_FLIGHT: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """The stored part of a queue."""
+
+    description: str = ""
+    pause_reason: str | None = None
+    paused_at: Instant | None = None
+    paused_by: str | None = None
+    paused_until: Instant | None = None
+
+    def pause(self, now: Instant) -> QueuePause | None:
+        if self.paused_at is None:
+            return None
+        pause = QueuePause(self.pause_reason or "", self.paused_at, self.paused_by or "", self.paused_until)
+        return pause if pause.holds(now) else None
+
+    def resumed(self) -> Self:
+        return replace(self, pause_reason=None, paused_at=None, paused_by=None, paused_until=None)
+
+    def values(self) -> dict[str, Any]:
+        return {column.name: getattr(self, column.name) for column in _STORED}
+
+
+_STORED: Final = tuple(column for column in queues.c if column.name != "queue")
+
+
+class SqlQueueStore(QueueStore):
+    """QueueStore on SQLite and PostgreSQL."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def get(self, queue: str) -> Queue:
+        with self._database.read() as connection:
+            return self._seen(connection, queue, _row(connection, queue), self._database.read_clock(connection))
+
+    def list(self, limit: int, cursor: str | None) -> Page[Queue]:
+        after = "" if cursor is None else read_cursor(cursor, str)[0]
+        defined = select(queues.c.queue, *_STORED).where(queues.c.queue > after).order_by(queues.c.queue)
+        with self._database.read() as connection:
+            now = self._database.read_clock(connection)
+            rows = {row.queue: _Row(*row[1:]) for row in connection.execute(defined.limit(limit + 1))}
+            names = sorted({*rows, *queues_after(connection, after, limit + 1)})[: limit + 1]
+            return page_of(
+                names, limit, lambda name: self._seen(connection, name, rows.get(name), now), lambda name: [name]
+            )
+
+    @again_when_busy
+    def describe(self, queue: str, description: str, *, by: AuditedChange) -> Queue:
+        with editing(self._database) as connection:
+            now = self._database.read_clock(connection)
+            before = _row(connection, queue)
+            return self._store(connection, queue, before, replace(before or _Row(), description=description), now, by)
+
+    @again_when_busy
+    def pause(self, queue: str, reason: str, until: Instant | None, *, by: AuditedChange) -> Queue:
+        with editing(self._database) as connection:
+            now = self._database.read_clock(connection)
+            before = _row(connection, queue)
+            there = None if before is None else before.pause(now)
+            since, actor = (now, by.actor) if there is None else (there.since, there.by)
+            after = replace(before or _Row(), pause_reason=reason, paused_at=since, paused_by=actor, paused_until=until)
+            return self._store(connection, queue, before, after, now, by)
+
+    @again_when_busy
+    def resume(self, queue: str, *, by: AuditedChange) -> Queue:
+        with editing(self._database) as connection:
+            now = self._database.read_clock(connection)
+            before = _row(connection, queue)
+            if before is None:
+                return self._seen(connection, queue, None, now)
+            return self._store(connection, queue, before, before.resumed(), now, by)
+
+    def _store(
+        self, connection: Connection, queue: str, before: _Row | None, after: _Row, now: Instant, by: AuditedChange
+    ) -> Queue:
+        if after != before:
+            insert = self._database.dialect.insert(queues).values(queue=queue, **after.values())
+            connection.execute(insert.on_conflict_do_update(index_elements=[queues.c.queue], set_=after.values()))
+            raise_version(connection)
+            record(connection, now, by, queue, _audited(before), _audited(after))
+        return self._seen(connection, queue, after, now)
+
+    def _seen(self, connection: Connection, queue: str, row: _Row | None, now: Instant) -> Queue:
+        waiting = count_due(connection, queue, now + 1, MOST_WAITING + 1)
+        in_flight = _in_flight(connection, queue)
+        stored = row or _Row()
+        return Queue(
+            queue, row is not None, stored.description, stored.pause(now), min(waiting, MOST_WAITING),
+            waiting > MOST_WAITING, in_flight.get(RunState.PENDING, 0), in_flight.get(RunState.RUNNING, 0),
+        )  # fmt: skip
+
+
+def _row(connection: Connection, queue: str) -> _Row | None:
+    row = connection.execute(select(*_STORED).where(queues.c.queue == queue)).first()
+    return None if row is None else _Row(*row)
+
+
+def _in_flight(connection: Connection, queue: str) -> Mapping[str, int]:
+    of_queue = (IS_TRACKED, IS_IN_FLIGHT, runs.c.queue == queue)
+    first = select(runs.c.state).where(*of_queue).limit(_MOST_IN_FLIGHT).subquery("in_flight")
+    counted = connection.execute(select(first.c.state, func.count()).group_by(first.c.state))
+    return {row[0]: row[1] for row in counted}
+
+
+def _audited(row: _Row | None) -> Mapping[str, Any] | None:
+    if row is None:
+        return None
+    times = {name: value and format_instant(value) for name, value in row.values().items() if name in _TIMES}
+    return {**row.values(), **times}
+
+
+_TIMES: Final = ("paused_at", "paused_until")

@@ -1,0 +1,157 @@
+"""Paused queues: nothing is dispatched after the edit, what lay there waits again, and nothing is forgotten."""
+
+import pytest
+
+from itinerary.protocol.instants import MINUTE, SECOND
+from itinerary.protocol.run_fields import RetryPolicy
+from scheduler_service.core.leader.queries import oldest_due
+from scheduler_service.core.run_state import RunState
+from tests.support.world import SOMEBODY, World
+
+DONE, LIES, WAITS = RunState.COMPLETED, RunState.PENDING, RunState.SCHEDULED
+SKIPPED = RunState.SKIPPED
+
+
+@pytest.fixture
+def world() -> World:
+    """A leader that has listened for long enough."""
+    world = World()
+    world.advance(10 * SECOND)
+    return world
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_nothing_of_a_paused_queue_is_dispatched_until_it_is_resumed(world: World, told: bool) -> None:
+    world.pause_queue(told=told)
+    run_ids = [world.enqueue() for _ in range(3)]
+    world.advance(MINUTE)
+    assert [world.run(run_id).state for run_id in run_ids] == [WAITS] * 3
+    world.resume_queue(told=told)
+    world.advance(6 * SECOND)
+    assert [world.run(run_id).state for run_id in run_ids] == [DONE] * 3
+    assert all(len(world.starts(run_id)) == 1 for run_id in run_ids)
+
+
+def test_other_queues_go_on(world: World) -> None:
+    world.pause_queue("elsewhere")
+    run_id = world.enqueue()
+    world.advance(SECOND)
+    assert world.run(run_id).state is DONE
+
+
+def test_what_no_worker_has_started_is_recalled_and_what_runs_runs_on(world: World) -> None:
+    world.workers.seconds = 30
+    runs = world.enqueue()
+    world.workers.listening = False
+    lies = world.enqueue(retry=RetryPolicy(max_attempts=3))
+    assert (world.run(runs).state, world.run(lies).state) == (RunState.RUNNING, LIES)
+    world.pause_queue()
+    run = world.run(lies)
+    assert (run.state, run.attempt, run.attempts) == (WAITS, 1, ())
+    assert run.reason is not None
+    assert run.reason.startswith("recalled: queue default is paused since 2026-11-30T10:00:10")
+    assert run.reason.endswith("by olga: an incident")
+    world.workers.listening = True
+    world.advance(MINUTE)
+    assert (world.run(runs).state, world.run(lies).state) == (DONE, WAITS)
+    world.resume_queue()
+    world.advance(SECOND)
+    assert len(world.starts(lies)) == 1
+
+
+def test_a_worker_that_knows_no_recalls_keeps_what_lies_until_it_is_gone(world: World) -> None:
+    world.workers.recalls = False
+    world.workers.beat()
+    world.workers.listening = False
+    lies = world.enqueue()
+    world.pause_queue()
+    assert world.run(lies).state is LIES
+    world.workers.recalls = True
+    world.workers.beat()
+    world.advance(2 * SECOND)
+    assert world.run(lies).state is WAITS
+
+
+def test_a_pause_ends_by_itself(world: World) -> None:
+    world.pause_queue(until=world.now + 5 * SECOND)
+    run_id = world.enqueue()
+    world.advance(4 * SECOND)
+    assert world.run(run_id).state is WAITS
+    world.advance(SECOND)
+    assert world.starts(run_id) == [world.now]
+
+
+def test_a_pause_survives_its_leader(world: World) -> None:
+    world.pause_queue()
+    run_id = world.enqueue()
+    world.lead()
+    world.advance(MINUTE)
+    assert world.run(run_id).state is WAITS
+    world.resume_queue()
+    world.advance(SECOND)
+    assert world.run(run_id).state is DONE
+
+
+def test_a_retry_waits_for_the_resume_and_keeps_its_attempts(world: World) -> None:
+    world.workers.behave = lambda attempt: ("failed", {"error": {"type": "E", "message": "m", "traceback": None}})
+    run_id = world.enqueue(retry=RetryPolicy(max_attempts=2, initial=10 * SECOND, jitter=False))
+    world.advance(SECOND)
+    assert world.run(run_id).state is RunState.RETRYING
+    world.pause_queue()
+    world.advance(MINUTE)
+    assert (world.run(run_id).state, world.run(run_id).attempt) == (RunState.RETRYING, 2)
+    world.resume_queue()
+    world.advance(SECOND)
+    assert (world.run(run_id).state, len(world.starts(run_id))) == (RunState.FAILED, 2)
+
+
+def test_of_a_job_only_so_many_occurrences_wait_and_older_ones_become_a_missed_range(world: World) -> None:
+    misfire = {"policy": "fire_all", "max_catch_up": 3}
+    world.every("tick", "1s", overlap="allow", misfire=misfire)
+    world.advance(2 * SECOND)
+    world.pause_queue()
+    begun = len(world.runs("tick"))
+    world.advance(MINUTE)
+    waiting = [run for run in world.runs("tick") if run.state is WAITS and run.due_at <= world.now]
+    assert len(waiting) == 3
+    assert waiting[-1].due_at > world.now - 2 * SECOND
+    ranges = world.store.tables.missed_ranges
+    assert sum(one.count for one in ranges) >= 50
+    assert {one.reason.partition("; ")[2] for one in ranges} == {"of one job at most 3 occurrences wait for the resume"}
+    assert len(world.runs("tick")) < begun + 20, "a skipped occurrence keeps no row"
+    world.resume_queue()
+    world.advance(SECOND)
+    assert {world.run(run.run_id).state for run in waiting} == {DONE}
+
+
+def test_a_pause_and_its_resume_in_one_pass_hold_nothing(world: World) -> None:
+    world.every("tick", "1s", overlap="allow")
+    world.store.queues.pause("default", "short", None, by=SOMEBODY)
+    world.store.queues.resume("default", by=SOMEBODY)
+    world.advance(10 * SECOND)
+    late = [run.run_id for run in world.runs("tick") if run.state is WAITS and run.due_at < world.now - SECOND]
+    assert late == []
+
+
+def test_a_deadline_says_that_the_queue_was_paused(world: World) -> None:
+    world.pause_queue()
+    run_id = world.enqueue(start_within=5 * SECOND)
+    world.advance(10 * SECOND)
+    run = world.run(run_id)
+    assert run.state is RunState.MISSED
+    assert run.reason is not None
+    assert "queue default is paused since" in run.reason
+
+
+def test_a_paused_queue_is_no_lag(world: World) -> None:
+    world.pause_queue()
+    world.enqueue()
+    world.advance(MINUTE)
+    assert oldest_due(world.state, world.now) is None
+
+
+def test_a_cancelled_run_of_a_paused_queue_ends(world: World) -> None:
+    world.pause_queue()
+    run_id = world.enqueue()
+    world.cancel(run_id)
+    assert world.run(run_id).state is RunState.CANCELLED
