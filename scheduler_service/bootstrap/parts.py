@@ -33,6 +33,7 @@ from scheduler_service.ports.broker import DataMarks, Dispatcher, Inbox, Queues
 from scheduler_service.ports.history import HistoryStore
 from scheduler_service.ports.leases import LeaseStore
 from scheduler_service.ports.notices import Outbox
+from scheduler_service.ports.queues import QueueStore
 from scheduler_service.ports.records import AuditLog, Evidence, Wakeups
 from scheduler_service.ports.stores import JobStore, RunStore
 from scheduler_service.runtime.stopping import from_signals
@@ -47,6 +48,7 @@ from scheduler_service.sql.lease import SqlLeaseStore
 from scheduler_service.sql.migrations import check_schema
 from scheduler_service.sql.outbox import SqlOutbox
 from scheduler_service.sql.pruning import SqlPruning
+from scheduler_service.sql.queues import SqlQueueStore
 from scheduler_service.sql.run_pages import SqlHistoryStore
 from scheduler_service.sql.runs import SqlRunStore
 from scheduler_service.sql.wakeups import PgWakeups
@@ -69,6 +71,7 @@ class Stores:
     outbox: Outbox
     queues: Queues
     marks: DataMarks
+    queue_store: QueueStore
 
 
 @contextmanager
@@ -82,7 +85,7 @@ def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]
         yield Stores(
             SqlJobStore(database), SqlRunStore(database), SqlLeaseStore(database), inbox, SqlJobSets(database),
             SqlAuditLog(database), SqlEvidence(database), SqlHistoryStore(database),
-            SqlOutbox(database), queues, marks,
+            SqlOutbox(database), queues, marks, SqlQueueStore(database),
         )  # fmt: skip
     finally:
         marks.close()

@@ -25,6 +25,7 @@ from scheduler_service.cli.migrating import import_beat
 from scheduler_service.cli.notify import notify
 from scheduler_service.cli.processes import api, doctor, flower, leader, migrate, up, worker
 from scheduler_service.cli.pruning import prune
+from scheduler_service.cli.queues import queues
 from scheduler_service.cli.records import audit, explain_job, explain_run
 from scheduler_service.cli.runs import runs
 from scheduler_service.cli.schedule import schedule
@@ -73,6 +74,7 @@ jobs.command("explain")(explain_job)
 runs.command("explain")(explain_run)
 app.add_typer(jobs, name="jobs")
 app.add_typer(runs, name="runs")
+app.add_typer(queues, name="queues")
 app.add_typer(schedule, name="schedule")
 app.add_typer(notify, name="notify")
 

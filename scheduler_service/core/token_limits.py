@@ -65,6 +65,10 @@ class Limits:
         """Whether the token may see figures of the queue. A token with other limits sees none: they name no queue."""
         return self.none or queue in self.queues
 
+    def has_all_of(self, queue: str) -> bool:
+        """Whether every run of the queue is within the limits."""
+        return self.none or (queue in self.queues and not (self.tasks or self.jobs or self.owner))
+
     def _has(self, task: str, queue: str) -> bool:
         return self.has_queue(queue) and (not self.tasks or any(_names(pattern, task) for pattern in self.tasks))
 

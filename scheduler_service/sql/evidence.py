@@ -17,6 +17,7 @@ from scheduler_service.core.model import MissedRange, Run, RunKind
 from scheduler_service.ports.records import Evidence
 from scheduler_service.sql.audit import AUDIT_COLUMNS
 from scheduler_service.sql.backfill import known_of
+from scheduler_service.sql.controls import queue_pause
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.job_rows import VERSION_COLUMNS, version_of
 from scheduler_service.sql.record_tables import audit_log, leaderships
@@ -84,6 +85,7 @@ class SqlEvidence(Evidence):
             audit_entries=() if run is None else _audit_entries(connection, run.run_id),
             own_overlap=None if run is None else _own_overlap(connection, run.run_id),
             ahead=None if run is None else _ahead(connection, run),
+            queue_pause=None if run is None else queue_pause(connection, run.queue, now),
         )
 
 

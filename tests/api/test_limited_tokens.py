@@ -107,7 +107,7 @@ def test_no_route_shows_a_row_of_others(shared: TestClient, leader: AnsweringLea
             "{name}", "overview.png"
         )  # the same for everybody
         for job_id, run_id in itertools.product(jobs, [run_ids[0], run_ids[-1]]):
-            address = path.replace("{job_id}", job_id).replace("{run_id}", run_id)
+            address = path.replace("{job_id}", job_id).replace("{run_id}", run_id).replace("{queue}", SECRET)
             answer = shared.get(address + NEEDED.get(path, ""), headers=token)
             named = address != path
             assert answer.status_code in ((404, 403) if named else (200, 403)), (address, answer.text)
@@ -203,6 +203,8 @@ def test_no_change_reaches_a_row_of_others(shared: TestClient, leader: Answering
         }),
         ("post", "/scheduler/rebalance", {}), ("post", "/scheduler/rebalance/undo", None),
         ("post", "/scheduler/rebalance/preview", None),
+        ("put", f"/queues/{SECRET}", {"description": "x"}), ("post", f"/queues/{SECRET}/resume", None),
+        ("post", f"/queues/{SECRET}/pause", {"reason": "x"}), ("patch", f"/queues/{SECRET}", {"description": "x"}),
     ]  # fmt: skip
     for method, path, body in calls:
         answer = shared.request(method, f"/api/v1{path}", json=body, headers=token)
@@ -226,6 +228,9 @@ def test_ours_can_be_changed_and_the_log_shows_what_we_did(
     assert shared.post("/api/v1/jobs/ours.new/resume", headers=token).status_code == 200
     assert shared.post("/api/v1/jobs/ours.new/trigger", headers=token).status_code == 202
     assert shared.delete("/api/v1/jobs/ours.new", headers=token).status_code == 204
+    for call, body in (("pause", {"reason": "x"}), ("resume", None)):
+        queue = shared.post(f"/api/v1/queues/ours/{call}", json=body, headers=token)
+        assert queue.status_code == (200 if limit == "queues" else 403), "others' tasks wait in it too"
     once = shared.post("/api/v1/runs", json={"task": "ours.task", "queue": "ours"}, headers=token)
     assert once.status_code == (403 if limit == "jobs" else 201), "what has no job lies outside of a limit to jobs"
     again = {"source": "ours-file", "jobs": [{**job, "job_id": "ours.applied", "priority": 2}], "prune": True}

@@ -27,4 +27,7 @@ CALLS: Final = {
     "/api/v1/scheduler/rebalance/undo": {"post"},
     "/api/v1/workers": {"get"},
     "/api/v1/queues": {"get"},
+    "/api/v1/queues/{queue}": {"get", "put", "patch"},
+    "/api/v1/queues/{queue}/pause": {"post"},
+    "/api/v1/queues/{queue}/resume": {"post"},
 }

@@ -52,6 +52,7 @@ KINDS: Final = {
     "database-busy": "Others change the same rows",
     "redis-away": "Redis does not answer",
     "no-leader": "No leader answers",
+    "older-leader": "The leader is of an older release",
 }
 """Problem types that distinguish the causes of one status, with their titles."""
 # Python changed its own texts for these with RFC 9110; ours are the same on every version.

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from scheduler_service.api.openapi.list_shapes import Counted, LastRun
-from scheduler_service.api.openapi.patterns import Duration, JobId, Queue, Task, Time
+from scheduler_service.api.openapi.patterns import JobId, Queue, Task, Time
 from scheduler_service.api.openapi.schemas import stored
 from scheduler_service.core.run_state import RunState
 
@@ -246,22 +246,6 @@ class Workers(BaseModel):
     """The list of workers."""
 
     items: list[Worker]
-
-
-class QueueOut(BaseModel):
-    """A queue: `depth` runs are dispatched and not started; `lag` is how long one is overdue, dispatched or not."""
-
-    name: str
-    depth: int
-    oldest_age: Duration | None
-    lag: Duration | None
-    workers: int
-
-
-class Queues(BaseModel):
-    """The list of queues."""
-
-    items: list[QueueOut]
 
 
 class FieldError(BaseModel):

@@ -34,6 +34,12 @@ _AUDIT: Final = {
     "subject": "billing.close_2026-12-01T01:00:00Z", "before": {"state": "scheduled"},
     "after": {"state": "cancelled"},
 }  # fmt: skip
+_QUEUE: Final = {
+    "name": "mail", "defined": True, "description": "mails to customers", "paused": True,
+    "pause_reason": "the mail server is away", "paused_at": "2026-12-01T01:00:00Z", "paused_by": "ann",
+    "paused_until": "2026-12-01T06:00:00Z", "waiting": 17, "waiting_is_exact": True, "pending": 0, "running": 2,
+    "depth": 0, "oldest_age": None, "lag": None, "workers": 2,
+}  # fmt: skip
 _TIMES: Final = {"current_time": "2026-12-01T10:00:00Z", "proposed_time": "2026-12-01T10:30:00Z"}
 _MOVED: Final = {"job_id": "shop.sync", "old_time": "2026-12-01T10:00:00Z", "new_time": "2026-12-01T10:30:00Z"}
 _PLAN_ID: Final = "01939a2b-7c3d-7000-8000-0123456789ab"
@@ -99,7 +105,10 @@ EXAMPLES: Final[dict[str, Any]] = {
             }
         ]
     },
-    "Queues": {"items": [{"name": "default", "depth": 3, "oldest_age": "1.5s", "lag": "1.5s", "workers": 2}]},
+    "QueueIn": {"description": "mails to customers"},
+    "QueuePauseIn": {"reason": "the mail server is away", "until": "2026-12-01T06:00:00Z"},
+    "QueueOut": _QUEUE,
+    "Queues": {"items": [_QUEUE], "next_cursor": None},
     "DistributionOut": {
         "window_hours": 24, "slot_minutes": 15, "total_jobs": 120,
         "hourly_distribution": [{"hour": hour, "job_count": 5} for hour in range(24)], "distribution_score": 0.93,

@@ -1,4 +1,4 @@
-"""The leader's live state over HTTP: status, workers, queues.
+"""The leader's live state over HTTP: status and workers.
 
 The leader's figures are asked through the inbox, the lease is read from the database. What nobody answers is null.
 """
@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Response
 from starlette.responses import JSONResponse
 
 from itinerary.protocol.errors import BrokerUnavailable
-from itinerary.protocol.instants import MILLISECOND, Instant, format_duration, format_instant, parse_instant
+from itinerary.protocol.instants import format_instant
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.http.auth import require
 from scheduler_service.api.openapi import answers as shapes
@@ -60,30 +60,6 @@ def workers(context: Context) -> Response:
     names = ("name", "alive", "last_seen_at", "concurrency", "running", "queues")
     seen = context.ask_leader("statistics")["workers"]
     return JSONResponse({"items": [{name: worker[name] for name in names} for worker in seen]})
-
-
-@router.get("/queues", responses=answers({200: shapes.Queues}))
-def queues(context: Context) -> Response:
-    """List the queues with runs that are dispatched and not started, and how many workers listen on each."""
-    now = context.clock()
-    return JSONResponse({"items": [_queue(queue, now) for queue in context.ask_leader("statistics")["queues"]]})
-
-
-def _queue(queue: Mapping[str, Any], now: Instant) -> dict[str, Any]:
-    return {
-        "name": queue["name"],
-        "depth": queue["pending"],
-        "oldest_age": _age(queue["oldest_pending_at"], now),
-        "lag": _age(queue.get("oldest_due_at"), now),
-        "workers": queue["workers"],
-    }
-
-
-def _age(since: str | None, now: Instant) -> str | None:
-    if since is None:
-        return None
-    age = max(0, now - parse_instant(since))
-    return format_duration(age - age % MILLISECOND)
 
 
 def _inbox_depth(context: ApiContext) -> int | None:

@@ -12,6 +12,7 @@ from itinerary.protocol.errors import NotFound
 from itinerary.protocol.instants import Duration, Instant
 from scheduler_service.api.services.leader_line import LeaderLine
 from scheduler_service.api.services.limited import LimitedJobs, LimitedRuns, LimitedSets, out_of_scope
+from scheduler_service.api.services.limited_queues import LimitedQueues
 from scheduler_service.bootstrap.parts import Stores
 from scheduler_service.core.audit import AuditEntry, Caller
 from scheduler_service.core.contract.backfill import Known
@@ -32,7 +33,8 @@ def limited_stores(stores: Stores, limits: Limits, who: Caller) -> Stores:
     """Return the stores within the caller's limits."""
     jobs, runs = LimitedJobs(stores.jobs, limits), LimitedRuns(stores.runs, limits)
     return replace(
-        stores, jobs=jobs, runs=runs, job_sets=LimitedSets(stores.job_sets, limits),
+        stores, jobs=jobs, runs=runs, queue_store=LimitedQueues(stores.queue_store, limits),
+        job_sets=LimitedSets(stores.job_sets, limits),
         audit=_Audit(stores.audit, who), evidence=_Evidence(stores.evidence, jobs, runs),
         history=_History(stores.history, jobs, runs, limits), outbox=cast(Any, _NoOutbox()),
     )  # fmt: skip

@@ -5,6 +5,7 @@ from itertools import zip_longest
 from typing import Final, assert_never
 
 from itinerary.protocol.instants import Instant, format_instant
+from scheduler_service.core.controls import QueuePause
 from scheduler_service.core.explain.explanation import (
     Because,
     Explanation,
@@ -203,6 +204,8 @@ def _overdue(run: Run, facts: Facts, verdict: Verdict, message: str) -> _Found:
         early = verdict if verdict is Verdict.RETRYING else Verdict.NOT_YET_DUE
         left = rough(run.due_at - facts.now)
         return early, [Because(f"That is in {left}." if left else "That is now.")]
+    if facts.queue_pause is not None:
+        return Verdict.PAUSED, [_queue_pause(run, facts.queue_pause), Because("It waits until the queue is resumed.")]
     if facts.terms and leader_at(facts.terms, facts.now) is None:
         return Verdict.NO_LEADER, unled(facts.terms, run.due_at, facts.now)
     if not facts.terms:
@@ -210,11 +213,19 @@ def _overdue(run: Run, facts: Facts, verdict: Verdict, message: str) -> _Found:
     return verdict, [Because(message)]
 
 
+def _queue_pause(run: Run, pause: QueuePause) -> Because:
+    text = pause.text(run.queue)
+    return Because(f"{text[0].upper()}{text[1:]}.")
+
+
 def _pending(run: Run, facts: Facts) -> _Found:
     sent = _queue_text(run, facts)
     if run.published_at is None:
         sent = "Whether the broker has its message is not confirmed yet; it is sent again until it is."
     because = [Because(sent), *_asked_to_stop(run, facts)]
+    if facts.queue_pause is not None:
+        recalled = "The leader recalls it, unless a worker has taken it or does not know recalls."
+        because += [_queue_pause(run, facts.queue_pause), Because(recalled)]
     if facts.live is None:
         nobody = unled(facts.terms, run.pending_at or run.due_at, facts.now)
         unheard = "No leader answers, so it is unknown which workers listen."

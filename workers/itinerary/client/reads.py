@@ -147,8 +147,19 @@ class Reads:
         return [Worker.of(item) for item in self._api.object("GET", "/workers")["items"]]
 
     def queues(self) -> list[Queue]:
-        """The queues that the leader dispatches to."""
-        return [Queue.of(item) for item in self._api.object("GET", "/queues")["items"]]
+        """Every queue that is described or paused, has runs that wait or are in flight, or workers."""
+        found: list[Queue] = []
+        asked: dict[str, Any] = {"limit": 1000}
+        while True:
+            page = self._api.object("GET", "/queues", params=asked)
+            found += [Queue.of(item) for item in page["items"]]
+            if not page.get("next_cursor"):
+                return found
+            asked["cursor"] = page["next_cursor"]
+
+    def queue(self, name: str) -> Queue:
+        """One queue; `defined` is false if nobody described or paused it."""
+        return Queue.of(self._api.object("GET", f"/queues/{segment(name)}"))
 
     def preview_job(self, job_id: str, count: int = 10, start: Moment | None = None) -> Preview:
         """The next `count` occurrences of a job after `start` (default: now)."""

@@ -116,13 +116,27 @@ class Rebalance(Record):
 
 @dataclass(frozen=True, eq=False)
 class Queue(Record):
-    """A queue: `depth` runs are dispatched and not started; `lag` is how long one is overdue, dispatched or not."""
+    """A queue: `waiting` runs are due and not dispatched (at most 1,000 are counted), `pending` ones not started.
+
+    `depth` is what the leader counts as pending; `lag` is how long a run is overdue, dispatched or not.
+    """
 
     name: str
+    defined: bool
+    description: str
+    paused: bool
+    pause_reason: str | None
+    paused_at: datetime | None
+    paused_by: str | None
+    paused_until: datetime | None
+    waiting: int
+    waiting_is_exact: bool
+    pending: int
+    running: int
     depth: int
     oldest_age: str | None
     lag: str | None
-    workers: int
+    workers: int | None
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,99 @@
+"""`itinerary queues`: list, show, describe, pause and resume queues."""
+
+from typing import Annotated, Any
+
+import typer
+
+from scheduler_service.cli.connect import instant_text, open_client
+from scheduler_service.cli.status import Json
+
+Name = Annotated[str, typer.Argument(help="The queue's name.", show_default=False)]
+
+queues = typer.Typer(help="Queues: what waits there, and whether it may go.", no_args_is_help=True)
+
+
+@queues.command("list")
+def list_queues(as_json: Json = False) -> None:
+    """List the queues that somebody described or paused, or that have runs or workers."""
+    from scheduler_service.cli.output import none_found, print_json, print_table
+
+    with open_client() as client:
+        found = client.queues()
+    if as_json:
+        print_json([dict(queue) for queue in found])
+        return
+    rows = [
+        (q["name"], _state(q), _waiting(q), q["pending"], q["running"], q["workers"], q["description"]) for q in found
+    ]
+    columns = ("queue", "state", "waiting", "pending", "running", "workers", "description")
+    add = "itinerary enqueue shop.tasks.hello"
+    print_table(columns, rows, none_found("queues", filtered=False, add=add), whole=("queue",), spare=("description",))
+
+
+@queues.command("show")
+def show_queue(name: Name, as_json: Json = False) -> None:
+    """Show one queue."""
+    with open_client() as client:
+        _show(client.queue(name), as_json)
+
+
+@queues.command("describe")
+def describe_queue(
+    name: Name, description: Annotated[str, typer.Argument(help="The purpose of the queue.", show_default=False)],
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Say what a queue is for."""
+    with open_client() as client:
+        _show(client.describe_queue(name, description), as_json)
+
+
+@queues.command("pause")
+def pause_queue(
+    name: Name,
+    reason: Annotated[str, typer.Option(help="The reason; shown where a run waits.", show_default=False)],
+    until: Annotated[str | None, typer.Option(help="Resume then; without an offset in your zone.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Pause a queue: its runs wait, those that run go on."""
+    with open_client() as client:
+        _show(client.pause_queue(name, reason, instant_text(until, "--until")), as_json)
+
+
+@queues.command("resume")
+def resume_queue(name: Name, as_json: Json = False) -> None:
+    """Resume a paused queue."""
+    with open_client() as client:
+        _show(client.resume_queue(name), as_json)
+
+
+def _show(queue: Any, as_json: bool) -> None:
+    from scheduler_service.cli.output import print_fields, print_json, when
+
+    if as_json:
+        print_json(dict(queue))
+        return
+    print_fields(
+        [
+            ("queue", queue["name"]),
+            ("description", queue["description"]),
+            ("state", _state(queue)),
+            ("paused since", queue["paused_at"] and when(queue["paused_at"])),
+            ("paused by", queue["paused_by"]),
+            ("until", queue["paused_until"] and when(queue["paused_until"])),
+            ("reason", queue["pause_reason"]),
+            ("waiting", _waiting(queue)),
+            ("pending", queue["pending"]),
+            ("running", queue["running"]),
+            ("workers", queue["workers"]),
+        ]
+    )
+    if queue["paused"] and queue["pending"]:
+        print("pending runs are recalled as soon as the leader can; `itinerary queues show` says how many are left")
+
+
+def _state(queue: Any) -> str:
+    return "paused" if queue["paused"] else "active"
+
+
+def _waiting(queue: Any) -> str:
+    return str(queue["waiting"]) if queue["waiting_is_exact"] else f"more than {queue['waiting']}"

@@ -1,0 +1,97 @@
+"""Queues over HTTP and on the command line: described, paused, resumed, and the reason shown where a run waits."""
+
+import json
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from scheduler_service.config.settings import Settings
+from scheduler_service.core.leader.messages import ControlChanged
+from scheduler_service.sql.database import Database
+from tests.support.answering_leader import AnsweringLeader
+
+QUEUES = "/api/v1/queues"
+DEFAULTS: dict[str, Any] = {
+    "name": "mail", "defined": False, "description": "", "paused": False, "pause_reason": None, "paused_at": None,
+    "paused_by": None, "paused_until": None, "waiting": 0, "waiting_is_exact": True, "pending": 0, "running": 0,
+    "depth": 0, "oldest_age": None, "lag": None, "workers": None,
+}  # fmt: skip
+
+
+def test_a_queue_is_described_paused_and_resumed(api: TestClient) -> None:
+    """Without a leader too: what only a leader knows is null."""
+    assert api.get(f"{QUEUES}/mail").json() == DEFAULTS
+    put = api.put(f"{QUEUES}/mail", json={"description": "to customers"})
+    assert (put.status_code, put.json()) == (200, {**DEFAULTS, "defined": True, "description": "to customers"})
+    run_id = api.post("/api/v1/runs", json={"task": "shop.mail", "queue": "mail"}).json()["run_id"]
+    paused = api.post(f"{QUEUES}/mail/pause", json={"reason": "an incident", "until": "2999-01-01T00:00:00Z"}).json()
+    assert (paused["paused"], paused["pause_reason"], paused["paused_by"]) == (True, "an incident", "loopback")
+    assert (paused["paused_until"], paused["description"]) == ("2999-01-01T00:00:00Z", "to customers")
+    assert (paused["waiting"], paused["running"], paused["pending"]) == (1, 0, 0)
+    assert api.get(f"{QUEUES}/mail").json() == paused
+    assert api.put(f"{QUEUES}/mail", json={}).json()["paused"], "no definition ends a pause"
+    assert api.patch(f"{QUEUES}/mail", json={"description": "to all"}).json()["paused"]
+    listed = api.get(QUEUES).json()
+    assert [(queue["name"], queue["paused"]) for queue in listed["items"]] == [("mail", True)]
+    assert listed["next_cursor"] is None
+    seen = api.get(f"/api/v1/runs/{run_id}/explain").json()
+    texts = " ".join(because["words"] for because in seen["because"])
+    assert seen["verdict"] == "paused"
+    assert (
+        f"Queue mail is paused since {paused['paused_at']} by loopback until 2999-01-01T00:00:00Z: an incident."
+        in texts
+    )
+    resumed = api.post(f"{QUEUES}/mail/resume").json()
+    assert (resumed["paused"], resumed["pause_reason"], resumed["paused_at"]) == (False, None, None)
+    assert api.get(f"/api/v1/runs/{run_id}/explain").json()["verdict"] != "paused"
+    actions = [entry["action"] for entry in api.get("/api/v1/audit?subject=mail").json()["items"]]
+    assert actions == ["queue.resume", "queue.patch", "queue.put", "queue.pause", "queue.put"]
+
+
+@pytest.mark.parametrize(("call", "body", "field", "why"), [
+    ("pause", {}, "reason", ""), ("pause", {"reason": ""}, "reason", "give the reason"),
+    ("pause", {"reason": "x", "until": "2001-01-01T00:00:00Z"}, "until", "in the future"),
+    ("pause", {"reason": "x", "waiting": "skip"}, "waiting", "known are reason, until"),
+    (None, {"concurrency": 5}, "concurrency", "known are description"),
+    (None, {"description": None}, "description", ""), (None, {"description": 1}, "description", ""),
+])  # fmt: skip
+def test_each_wrong_value_is_named(api: TestClient, call: str | None, body: Any, field: str, why: str) -> None:
+    answer = api.put(f"{QUEUES}/mail", json=body) if call is None else api.post(f"{QUEUES}/mail/{call}", json=body)
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["loc"] == [field]
+    assert why in error["msg"]
+
+
+def test_no_queue_has_such_a_name(api: TestClient) -> None:
+    for path in (f"{QUEUES}/a%20b", f"{QUEUES}/-"):
+        assert api.get(path).status_code == 404
+        assert api.post(f"{path}/pause", json={"reason": "x"}).status_code == 404
+
+
+def test_while_an_older_release_leads_a_pause_is_refused(
+    api: TestClient, settings: Settings, leader: AnsweringLeader
+) -> None:
+    database = Database(settings.database_url, pool_size=1)
+    with database.write() as connection:
+        connection.exec_driver_sql("UPDATE leases SET controls_term = NULL")
+    database.close()
+    for answer in (
+        api.post(f"{QUEUES}/mail/pause", json={"reason": "x"}), api.post(f"{QUEUES}/mail/resume"),
+        api.put(f"{QUEUES}/mail", json={"description": "x"}),
+    ):  # fmt: skip
+        assert answer.status_code == 409
+        assert answer.json()["type"] == "urn:itinerary:problem:older-leader"
+        assert "update every leader first" in answer.json()["detail"]
+
+
+def test_the_leader_hears_of_each_edit(api: TestClient, leader: AnsweringLeader) -> None:
+    api.post(f"{QUEUES}/mail/pause", json={"reason": "x"})
+    api.post(f"{QUEUES}/mail/resume")
+    api.put(f"{QUEUES}/mail", json={"description": "x"})
+    names = [queue["name"] for queue in api.get(QUEUES).json()["items"]]
+    assert names == ["default", "mail"], "the leader's own queues are listed too"
+    assert json.dumps(api.get(f"{QUEUES}/default").json()["workers"]) == "1"
+    leader.wait_for(ControlChanged())
+    assert leader.reported.count(ControlChanged()) == 2, "a description changes nothing for the leader"
