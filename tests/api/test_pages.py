@@ -22,6 +22,7 @@ PAGES = (
     "/runs",
     "/failures",
     "/workers",
+    "/queues",
     "/load",
     "/explain",
     "/explain?job_id=a.job&at=2026-01-01 00:00",

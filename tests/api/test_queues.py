@@ -1,6 +1,7 @@
 """Queues over HTTP and on the command line: described, paused, resumed, and the reason shown where a run waits."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from scheduler_service.config.settings import Settings
 from scheduler_service.core.leader.messages import ControlChanged
 from scheduler_service.sql.database import Database
 from tests.support.answering_leader import AnsweringLeader
+from tests.support.forms import submit
 
 QUEUES = "/api/v1/queues"
 DEFAULTS: dict[str, Any] = {
@@ -95,3 +97,20 @@ def test_the_leader_hears_of_each_edit(api: TestClient, leader: AnsweringLeader)
     assert json.dumps(api.get(f"{QUEUES}/default").json()["workers"]) == "1"
     leader.wait_for(ControlChanged())
     assert leader.reported.count(ControlChanged()) == 2, "a description changes nothing for the leader"
+
+
+def test_the_page_pauses_and_resumes_and_keeps_what_was_typed(api: TestClient) -> None:
+    api.post("/api/v1/runs", json={"task": "shop.mail", "queue": "mail"})
+    typed = {"queue": "mail", "reason": "an <incident>", "until": "2001-01-01T00:00"}
+    again = submit(api, "/queues", **typed)
+    assert again.status_code == 422
+    assert "in the future" in again.text
+    assert 'value="an &lt;incident&gt;"' in again.text
+    done = submit(api, "/queues", **{**typed, "until": ""})
+    page = api.get(done.headers["location"])
+    assert "nothing of the queue is dispatched" in page.text
+    assert re.search(r"paused by loopback .*<small class=\"reason\">an &lt;incident&gt;", page.text)
+    assert "/queues" in api.get("/audit").text
+    page = api.get(submit(api, "/queues", queue="mail", do="resume").headers["location"])
+    assert "what waited is dispatched" in page.text
+    assert "paused by" not in page.text
