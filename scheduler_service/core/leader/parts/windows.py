@@ -21,10 +21,13 @@ class Pace:
 
     `grown`: a lower bound until `grown_until`, since the window ran dry. `room_since`: when there was too little room
     for a refill. `foreign_until`: others' messages lie before ours. `recalled`: recalled messages that may lie there.
+    `best`: the most starts within a second, as of the part `judged_in`.
     """
 
     parts: deque[tuple[int, int]] = field(default_factory=deque)
     window: int = 0
+    best: int = 0
+    judged_in: int = 0
     grown: int = 0
     grown_until: Instant = 0
     is_full: bool = False
@@ -51,10 +54,20 @@ class Pace:
 
     def starts_since(self, at: Instant) -> int:
         """The number of starts since then."""
-        return sum(number for part, number in self.parts if part >= at // _PART)
+        first, total = at // _PART, 0
+        for part, number in reversed(self.parts):
+            if part < first:
+                break
+            total += number
+        return total
 
-    def best_second(self) -> int:
-        """The most starts within any second that is known."""
+    def best_second(self, now: Instant) -> int:
+        """The most starts within any second that is known, judged anew ten times a second."""
+        if self.judged_in != now // _PART:
+            self.judged_in, self.best = now // _PART, self._best_second()
+        return self.best
+
+    def _best_second(self) -> int:
         best = within = 0
         begun: deque[tuple[int, int]] = deque()
         for part, number in self.parts:
@@ -93,7 +106,7 @@ class Windows:
         """
         pace = self._pace(queue)
         pace.forget_before(now - max(_BEST_OF, ahead))
-        window = max(wanted + pace.starts_since(now - ahead) + 1, pace.best_second())
+        window = max(wanted + pace.starts_since(now - ahead) + 1, pace.best_second(now))
         if is_dry and pace.is_full:
             # Until the starts that follow from it are counted.
             pace.grown, pace.grown_until = 2 * max(window, pace.window), now + ahead
