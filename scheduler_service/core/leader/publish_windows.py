@@ -56,11 +56,15 @@ def queues_seen(state: SchedulerState, seen: QueuesSeen, now: Instant) -> None:
 
 
 def recall_outranked(state: SchedulerState, step: Step) -> None:
-    """Recall what has lain in its queue for long while a run of a better priority waits; once a second."""
+    """Recall what has lain in its queue for long while a run of a better priority waits; once a second.
+
+    Only where a worker listens: recalled messages lie in the queue until one has taken them out.
+    """
     if state.settings.publish_window is not None or not state.windows.check_due(step.now):
         return
     state.windows.forget_idle(state.runs.pending, state.dispatches.waiting, step.now)
-    best = {queue: heap[0][0] for queue, heap in state.dispatches.waiting.items()}
+    waiting = state.dispatches.waiting.items()
+    best = {queue: heap[0][0] for queue, heap in waiting if free_slots(state, queue) is not None}
     if not best:
         return
     outranked = []

@@ -100,6 +100,20 @@ def test_without_a_known_worker_a_hundred_lie() -> None:
     assert lying(world) == WITHOUT_WORKERS + 1
 
 
+def test_nothing_is_recalled_where_no_worker_would_clear_the_queue() -> None:
+    world = idle_world()
+    world.tell("heartbeat", worker="w1", running=[], received=[], concurrency=0, queues=[], leaving=True)
+    fill(world, 300, priority=9)
+    urgent = fill(world, 1, priority=0, start_within=30 * SECOND)
+    world.advance(60 * SECOND)
+    assert world.run(urgent[0]).state is RunState.MISSED
+    assert lying(world) == WITHOUT_WORKERS + 1
+    urgent = fill(world, 1, priority=0)
+    beat(world)
+    world.advance(3 * SECOND)
+    assert world.run(urgent[0]).state is RunState.PENDING, "as soon as a worker is there"
+
+
 def test_what_a_worker_has_received_does_not_lie() -> None:
     world = idle_world()
     first = fill(world, 20)
