@@ -4,7 +4,6 @@ The store contract in tests/contract and deployments on PostgreSQL (tests/suppor
 """
 
 import re
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from tests.support.installation import Installation
 from tests.support.processes import MANUAL, Child, project_env, wait_until
 from tests.support.redis_server import RedisServer
 from tests.support.roles import PAGE, narrow_roles
+from tests.support.worker_process import WORKER_PYTHON
 
 ENQUEUEING = (MANUAL / "enqueueing.md").read_text("utf-8")
 
@@ -56,7 +56,7 @@ def test_every_part_works_with_no_more_rights_than_the_page_asks_for(
     with (
         narrow_roles(postgres_url) as roles,
         Installation(variables, api_database_url=roles["api"], database_url=roles["leader"], **given) as one,
-        Child([sys.executable, *app], env=of_app) as child,
+        Child([WORKER_PYTHON, *app], env=of_app) as child,
     ):
         assert one.ended(one.enqueue("plain")).state is RunState.COMPLETED
         running = one.enqueue("long", "user.cooperative", (), queue="own")

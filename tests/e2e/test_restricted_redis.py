@@ -1,6 +1,5 @@
 """All parts on servers that allow less, or ask for more, than a plain Redis does."""
 
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from tests.support.installation import Installation
 from tests.support.processes import Child, project_env
 from tests.support.redis_server import RedisServer
 from tests.support.tls_redis import TlsRedis
+from tests.support.worker_process import WORKER_PYTHON
 
 pytestmark = [pytest.mark.redis, pytest.mark.e2e, pytest.mark.slow]
 
@@ -48,7 +48,7 @@ def test_a_run_completes_over_tls_with_client_certificates_that_the_addresses_na
         app = ["-m", "celery", "-A", "tests.workers.userapp", "worker", "-P", "solo", "-Q", "own"]
         variables = {"ITINERARY_REDIS_URL": server.url}
         with (
-            Child([sys.executable, *app], env=of_app) as child,
+            Child([WORKER_PYTHON, *app], env=of_app) as child,
             Installation(variables, database_url=sqlite_url, redis_url=server.url) as one,
         ):
             assert one.ended(one.enqueue("plain")).state is RunState.COMPLETED

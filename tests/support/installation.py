@@ -1,6 +1,5 @@
 """One installation of real parts on a given Redis: a leader in a thread of the test, and our worker as a process."""
 
-import sys
 import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, redirect_stdout
@@ -17,6 +16,7 @@ from scheduler_service.config.settings import load_settings
 from scheduler_service.core.model import NewRun, Run, RunKind
 from scheduler_service.core.run_state import FINAL
 from tests.support.processes import Child, project_env, wait_until
+from tests.support.worker_process import WORKER_PYTHON
 
 WITHIN = 40
 
@@ -34,7 +34,7 @@ class Installation(AbstractContextManager["Installation"]):
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        argv = [sys.executable, "-m", "itinerary", "worker", "-c", "1", "-P", "solo", "-Q", self._queue]
+        argv = [WORKER_PYTHON, "-m", "itinerary", "worker", "-c", "1", "-P", "solo", "-Q", self._queue]
         self.worker = self._stack.enter_context(Child(argv, env=project_env(**self._variables)))
         leader = self._stack.enter_context(open_leader(self.settings))
         thread = threading.Thread(target=leader.run, name="leader of the installation")
