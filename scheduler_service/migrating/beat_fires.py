@@ -1,7 +1,7 @@
 """When Celery beat would send an entry: Celery's own schedule objects, asked on a clock of paper.
 
-Promises to change nothing of the app's schedules (they are copied) and to end: a schedule that gives no progress is
-asked again a second later.
+Promises to change nothing of the app's schedules, which are copied. Promises to end: a schedule that gives no progress
+is asked again a second later.
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""An entry's options and arguments as fields of a job, each difference of meaning in words."""
+"""An entry's options and arguments as fields of a job, with each difference of meaning as a sentence."""
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
@@ -41,13 +41,13 @@ def arguments_of(entry: BeatEntry) -> dict[str, Any]:
 
 
 def queue_of(app: Celery, entry: BeatEntry) -> str:
-    """Where Celery would route it: the entry's own queue, the task's, the app's routes, the app's default."""
+    """The queue to which Celery would route it: the entry's own, the task's, the app's routes, the app's default."""
     own = entry.options.get("queue") or getattr(app.tasks.get(entry.task), "queue", None)
     return route(app, entry.task, own, entry.args, entry.kwargs)
 
 
 def options_of(app: Celery, entry: BeatEntry, body: dict[str, Any], app_known: bool = True) -> list[str]:
-    """Lays what the options mean over the body; the differences in words."""
+    """Put what the options mean into the body; return the differences as sentences."""
     options = entry.options
     differences = [f"the entry's {name} is not known to us and left out" for name in entry.unknown]
     if options.get("eta") is not None or options.get("task_id") is not None:

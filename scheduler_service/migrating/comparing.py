@@ -83,7 +83,7 @@ def compare_converted(who: str, converted: Converted, start: Instant, end: Insta
 
 
 def clock_differences(given: Any, app: Any, ours: Schedule, now: Instant) -> list[str]:
-    """What the changes of the clocks in the next 400 days do to the two differently, a sentence each."""
+    """A sentence for each change of the clocks in the next 400 days that the two treat differently."""
     zone, lines = zone_of(ours), []
     for change in changes_between(zone, now // SECOND, (now + _AHEAD) // SECOND):
         around = _NEAR if _is_dense(given) else _AROUND

@@ -1,4 +1,4 @@
-"""What a translation gives for each entry: a job and how it differs, or why it cannot be moved. Values only."""
+"""The result of a translation for each entry: a job and how it differs, or why it cannot be moved. Values only."""
 
 import re
 from collections.abc import Container, Mapping

@@ -1,7 +1,7 @@
 """A crontab file, of a user or of the system, as jobs of one task that runs commands. Pure.
 
-Read as Debian's cron reads it: environment lines hold for the lines below, `%` ends the command and begins its
-standard input, `\\%` is a percent sign. There is no built-in task that runs a shell: its name is the caller's.
+Read as Debian's cron reads it: environment lines hold for the lines below. `%` ends the command and begins its
+standard input; `\\%` is a percent sign. There is no built-in task that runs a shell: its name is the caller's.
 """
 
 import re
@@ -30,7 +30,7 @@ _ZONE: Final = "CRON_TZ"
 
 @dataclass(frozen=True, slots=True)
 class _Above:
-    """What the lines above say for the ones below."""
+    """The environment that the lines above set for those below."""
 
     timezone: str
     environment: Mapping[str, str] = field(default_factory=dict)
