@@ -1,7 +1,7 @@
 """The leader's Prometheus metrics, under their public names. No label holds a run id."""
 
 from collections import Counter as CountOf
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, assert_never
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -48,11 +48,15 @@ class PrometheusMeter(Meter):
             "scheduler_queue_pending_runs", "Runs sent to the queue and not started yet, as the leader knows", "queue"
         )
         self._backlog = self._gauge(
-            "scheduler_queue_backlog_runs", "Due runs of the queue that no worker has started, sent or not", "queue"
+            "scheduler_queue_backlog_runs",
+            "Due runs that no worker has started, sent or not, without paused queues",
+            "queue",
         )
         self._window = self._gauge(
             "scheduler_queue_window", "How many runs may lie in the queue now (PUBLISH_WINDOW=auto)", "queue"
         )
+        self._paused = self._gauge("scheduler_queue_paused", "1 while the queue is paused", "queue")
+        self._shown: dict[Gauge, set[str]] = {}
         self._inbox_lag = self._gauge("scheduler_inbox_lag_seconds", "How far the reading of the inbox is behind")
         self._workers = self._gauge("scheduler_workers_alive", "Worker processes that the leader hears")
         self._duration = self._bulk("scheduler_run_duration_seconds", "From started to finished", _LONG)
@@ -119,8 +123,9 @@ class PrometheusMeter(Meter):
         # The next leader reports these now.
         for gauge in (self._index_runs, self._oldest, self._active, self._workers, self._inbox_lag):
             gauge.set(0)
-        for of_queues in (self._pending, self._backlog, self._window):
+        for of_queues in (self._pending, self._backlog, self._window, self._paused):
             of_queues.clear()
+        self._shown.clear()
         self._placement.forget()
 
     def without_redis(self, away: bool) -> None:
@@ -153,14 +158,21 @@ class PrometheusMeter(Meter):
         self._count(state)
 
     def _show_queues(self, state: SchedulerState) -> None:
-        waiting = {queue: len(heap) for queue, heap in state.dispatches.waiting.items()}
-        for queue, pending in state.runs.pending.items():
-            self._pending.labels(queue).set(pending)
-            waiting[queue] = waiting.get(queue, 0) + pending
-        for queue, number in waiting.items():
-            self._backlog.labels(queue).set(number)
-        for queue, window in state.windows.known(state.last_iteration_at).items():
-            self._window.labels(queue).set(window)
+        paused, pending = state.controls.held_queues(state.last_iteration_at), state.runs.pending
+        waiting = {queue: len(heap) for queue, heap in state.dispatches.waiting.items() if queue not in paused}
+        self._show(self._pending, pending)
+        self._show(self._backlog, {queue: waiting.get(queue, 0) + pending[queue] for queue in {*waiting, *pending}})
+        self._show(self._window, state.windows.known(state.last_iteration_at))
+        self._show(self._paused, dict.fromkeys(paused, 1))
+
+    def _show(self, gauge: Gauge, numbers: Mapping[str, int]) -> None:
+        """Show the number of each queue, and 0 for a queue that had one before."""
+        shown = self._shown.setdefault(gauge, set())
+        for queue in shown.difference(numbers):
+            gauge.labels(queue).set(0)
+        for queue, number in numbers.items():
+            gauge.labels(queue).set(number)
+        shown.update(numbers)
 
     def _applied(self, batch: Apply) -> None:
         for state, number in CountOf(change.to for change in batch.transitions).items():

@@ -32,6 +32,7 @@ LABELS = {
     "scheduler_queue_pending_runs": {"queue"},
     "scheduler_queue_backlog_runs": {"queue"},
     "scheduler_queue_window": {"queue"},
+    "scheduler_queue_paused": {"queue"},
     "scheduler_slot_job_count": {"hour"},
     "scheduler_placements_total": {"type"},
     "scheduler_notifications_total": {"outcome"},

@@ -81,6 +81,26 @@ def test_a_thousand_runs_of_eight_clients_complete_each_started_once(system: Sys
     wait_until(lambda: all(system.client.run(r)["state"] == "completed" for r in run_ids[::50]), 30, system.output, 0.5)
 
 
+def test_a_paused_queue_starts_nothing_through_a_takeover_and_everything_after_its_resume(system: System) -> None:
+    client = system.client
+    run_ids = [client.enqueue("recording.note", kwargs={"seconds": 0.3})["run_id"] for _ in range(30)]
+    wait_until(lambda: client.queue("default")["running"], 30, system.output, 0.1)
+    assert client.pause_queue("default", "an incident")["running"], "what runs, runs on"
+    still = lambda: client.queue("default")["pending"] + client.queue("default")["running"]  # noqa: E731
+    wait_until(lambda: still() == 0, 60, system.output, 0.2)
+    begun, term = system.truth().starts.total(), client.status()["term"]
+    later = client.enqueue("recording.note")["run_id"]
+    system.kill("leader")
+    wait_until(lambda: (now := client.status())["leader_answers"] and now["term"] > term, 60, system.output, 0.2)
+    waiting = client.queue("default")["waiting"]
+    assert waiting == sum(client.run(run_id)["state"] == "scheduled" for run_id in (*run_ids, later)) > 1
+    assert system.truth().starts.total() == begun
+    assert "Queue default is paused since" in client.explain_run(later)["text"]
+    client.resume_queue("default")
+    wait_until(lambda: all(client.run(r)["state"] == "completed" for r in (*run_ids, later)), 90, system.output, 0.5)
+    assert [system.truth().starts_of(run_id) for run_id in run_ids] == [1] * 30
+
+
 def test_kill_minus_nine_of_each_part_loses_nothing_and_starts_nothing_twice(system: System) -> None:
     retry = {"max_attempts": 4, "initial": "100ms", "jitter": False}
     system.make_job("tick", "1s", kwargs={"seconds": 0.3}, retry=retry, overlap="allow", misfire={"policy": "fire_all"})

@@ -150,6 +150,22 @@ def test_a_paused_queue_is_no_lag(world: World) -> None:
     assert oldest_due(world.state, world.now) is None
 
 
+def test_the_metrics_show_the_pause_and_no_backlog_that_more_workers_would_shorten(world: World) -> None:
+    world.workers.listening = False
+    world.enqueue()
+    world.advance(SECOND)
+    assert 'scheduler_queue_pending_runs{queue="default"} 1.0' in world.meter.exposition()
+    world.pause_queue()
+    world.enqueue()
+    world.advance(2 * SECOND)
+    shown = world.meter.exposition()
+    for name, number in (("paused", 1), ("pending_runs", 0), ("backlog_runs", 0)):
+        assert f'scheduler_queue_{name}{{queue="default"}} {number}.0' in shown
+    world.resume_queue()
+    world.advance(2 * SECOND)
+    assert 'scheduler_queue_paused{queue="default"} 0.0' in world.meter.exposition()
+
+
 def test_a_cancelled_run_of_a_paused_queue_ends(world: World) -> None:
     world.pause_queue()
     run_id = world.enqueue()
