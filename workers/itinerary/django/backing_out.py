@@ -37,7 +37,7 @@ class Entry:
 
 
 def run(options: Sequence[str], write: Callable[[str], Any]) -> None:
-    """Show what each row is told; with --apply, stop the jobs, tell the rows, and delete the jobs."""
+    """Show when each row last ran here; with --apply, stop the jobs, store that in the rows, and delete the jobs."""
     parser = argparse.ArgumentParser(prog="manage.py itinerary back-out", description=__doc__)
     parser.add_argument("--apply", action="store_true", help="do it; without it nothing is changed")
     parser.add_argument("--source", help=f"the owner of the jobs, where several begin with {_SOURCES}")
@@ -66,7 +66,7 @@ def _back_out(service: Client, named: str | None, apply: bool, write: Callable[[
         over = ", its only time: it is disabled there" if entry.is_over else ""
         write(f"{entry.name}  {ran}{over if entry.is_there else '; no row has this name'}")
     if not apply:
-        write("nothing was changed; --apply tells the rows and deletes the jobs")
+        write("nothing was changed; --apply stores these times in the rows and deletes the jobs")
         return
     # If we die here, the jobs are paused: the next call reads the same runs.
     _tell(entries)
