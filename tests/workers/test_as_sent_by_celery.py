@@ -1,13 +1,14 @@
 """A run's message is as if Celery had sent it: its shadow, and its result in the app's own backend."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from celery import Celery
 from celery.result import AsyncResult
 
 from scheduler_service.core.leader.messages import Failed, RetryAsked, Succeeded
-from tests.support.processes import Child, wait_until
+from tests.support.processes import Child, free_port, wait_until
 from tests.support.redis_server import RedisServer
 from tests.support.worker_process import Bench, dispatched
 
@@ -101,6 +102,19 @@ def test_a_task_s_shadow_name_and_a_run_s_own_shadow_name_it_in_the_log(bench: B
     worker.wait_for_line(f"Task {shadow}[named~1] succeeded")
     worker.wait_for_line("Task Nightly[own~1] received")
     worker.wait_for_line("shadow_name() of task user.report failed, and its run unnamed~1 has no shadow")
+
+
+def test_a_backend_that_is_away_hides_no_error_of_a_task(tmp_path: Path) -> None:
+    with RedisServer(tmp_path) as server, Bench(server.url, tmp_path) as bench:
+        bench.worker("-P", "solo", RESULT_BACKEND=f"redis://127.0.0.1:{free_port()}/0")
+        bench.publish(
+            dispatched("failing", "user.fails", 3),
+            dispatched("again", "user.asks_again", 1),
+            dispatched("good", "user.add", 1, 2),
+        )
+        assert bench.report_of("failing", Failed).error["type"] == "ValueError"
+        assert bench.report_of("again", RetryAsked).error is None
+        assert bench.report_of("good", Succeeded).result == 3
 
 
 def test_flower_hears_of_the_shadow(bench: Bench, worker: Child) -> None:

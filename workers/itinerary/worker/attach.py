@@ -33,7 +33,7 @@ from itinerary.worker.heartbeat import Heartbeater, PendingSend
 from itinerary.worker.held import HeldRequests, started_at
 from itinerary.worker.hiding import learn_hidden_names
 from itinerary.worker.intake import Intake
-from itinerary.worker.mixin import Claiming, delivery_of, give_claim
+from itinerary.worker.mixin import Claiming, delivery_of, give_claim, own_error
 from itinerary.worker.pool_registry import PoolRegistry
 from itinerary.worker.publish_signals import fire_at_claims
 from itinerary.worker.releases import unfit_releases
@@ -287,7 +287,7 @@ class Attachment:
             return
         delivery = delivery_of(sender)
         if delivery is not None:
-            outcome = retval if state is not None else sys.exc_info()[1]
+            outcome = retval if state is not None else own_error(sys.exc_info()[1])
             if isinstance(outcome, Reject):
                 delivery.put_back(outcome, sender)
             delivery.end(state, outcome)

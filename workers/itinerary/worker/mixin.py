@@ -33,6 +33,7 @@ else:  # generic from Celery 5.7 on
 Lost = Callable[[str, WorkerLostError, AskedRetry | None], None]
 SLOT: Final = "itinerary_delivery"
 """The attribute of a request that holds its delivery."""
+_LONGEST_CHAIN: Final = 100
 
 
 class Claiming(_Task):
@@ -133,6 +134,21 @@ def delivery_of(task: Any) -> Delivery | None:
     """The delivery of the task's current request, once its claim was asked for."""
     delivery: Delivery | None = vars(task.request).get(SLOT)
     return delivery
+
+
+def own_error(error: BaseException | None) -> BaseException | None:
+    """The error that ended the task, even if Celery then failed to store it and raises another by now."""
+    if error is None or error.__traceback__ is None:
+        return error
+    tracer, found, before = error.__traceback__.tb_frame, error, error.__context__
+    for _ in range(_LONGEST_CHAIN):
+        if before is None:
+            break
+        # What the task or the backend caught itself was never in the tracer's frame.
+        if before.__traceback__ is not None and before.__traceback__.tb_frame is tracer:
+            found = before
+        before = before.__context__
+    return found
 
 
 def give_claim(
