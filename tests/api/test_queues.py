@@ -34,6 +34,7 @@ def test_a_queue_is_described_paused_and_resumed(api: TestClient) -> None:
     assert api.get(f"{QUEUES}/mail").json() == paused
     assert api.put(f"{QUEUES}/mail", json={}).json()["paused"], "no definition ends a pause"
     assert api.patch(f"{QUEUES}/mail", json={"description": "to all"}).json()["paused"]
+    assert api.patch(f"{QUEUES}/mail", json={}).json()["description"] == "to all"
     listed = api.get(QUEUES).json()
     assert [(queue["name"], queue["paused"]) for queue in listed["items"]] == [("mail", True)]
     assert listed["next_cursor"] is None

@@ -67,7 +67,7 @@ def get_queue(context: Context, queue: str) -> Response:
 )  # fmt: skip
 def put_queue(context: Context, who: Who, queue: str, body: JsonObject) -> Response:
     """Describe a queue. A pause is not part of it, and stays."""
-    return _described(context, who, queue, body, "queue.put", "")
+    return _described(context, who, queue, body, "queue.put")
 
 
 @router.patch(
@@ -75,8 +75,10 @@ def put_queue(context: Context, who: Who, queue: str, body: JsonObject) -> Respo
     responses=answers({200: shapes.QueueOut}, 400, 404, 409, 413, 422),
 )  # fmt: skip
 def patch_queue(context: Context, who: Who, queue: str, body: JsonObject) -> Response:
-    """Change the description of a queue. A pause is not part of it, and stays."""
-    return _described(context, who, queue, body, "queue.patch", None)
+    """Change the description of a queue, if it is given. A pause is not part of it, and stays."""
+    if not body:
+        return get_queue(context, queue)
+    return _described(context, who, queue, body, "queue.patch")
 
 
 @router.post(
@@ -118,18 +120,11 @@ def resumed(context: ApiContext, who: Caller, queue: str) -> Queue:
     return found
 
 
-def _described(
-    context: ApiContext, who: Caller, queue: str, body: dict[str, Any], action: str, absent: str | None
-) -> Response:
+def _described(context: ApiContext, who: Caller, queue: str, body: dict[str, Any], action: str) -> Response:
     name = _name(queue)
     _only(body, "description")
-    given = body.get("description", absent)
-    if given is None:
-        raise BadValue("description", given, "give a text; it may be empty")
-    described = context.stores.queue_store.describe(
-        name, read_text(given, "description"), by=who.audited_change(action)
-    )
-    return _answer(context, described)
+    description = read_text(body.get("description", ""), "description")
+    return _answer(context, context.stores.queue_store.describe(name, description, by=who.audited_change(action)))
 
 
 def _only(body: Mapping[str, Any], *known: str) -> None:
