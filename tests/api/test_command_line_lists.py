@@ -150,3 +150,19 @@ def test_every_field_of_a_job_has_an_option(itinerary: Itinerary) -> None:
     itinerary.done("jobs", "edit", "full", "--grace", "2m")
     misfire = json.loads(itinerary.done("jobs", "show", "full", "--json"))["misfire"]
     assert misfire == {"policy": "fire_all", "grace": "2m", "max_catch_up": 7}
+
+
+def test_a_queue_is_paused_shown_and_resumed(itinerary: Itinerary, failed_run: str) -> None:
+    assert itinerary("queues", "pause", "mail").returncode == 2, "a pause says why"
+    refused = itinerary("queues", "pause", "mail", "--reason", "x", "--until", "2001-01-01T00:00")
+    assert (refused.returncode, "in the future" in refused.stderr) == (1, True)
+    paused = itinerary.done("queues", "pause", "mail", "--reason", "the server is away", "--until", "2999-01-01T00:00")
+    for text in ("paused by     loopback", "reason        the server is away", "until         2999-01-01 00:00"):
+        assert text in paused
+    itinerary.done("queues", "describe", "mail", "to customers")
+    head, default, mail = itinerary.done("queues", "list").splitlines()
+    assert head.split() == ["queue", "state", "waiting", "pending", "running", "workers", "description"]
+    assert default.split()[:2] == ["default", "active"]
+    assert mail.split() == ["mail", "paused", "0", "0", "0", "-", "to", "customers"]
+    assert json.loads(itinerary.done("queues", "show", "mail", "--json"))["pause_reason"] == "the server is away"
+    assert "active" in itinerary.done("queues", "resume", "mail")
