@@ -119,6 +119,7 @@ class BeatPlace:
             raise BadValue("MODULE:APP", None, named)
         if not self.only_config:
             again = self.place if self.from_json is None else f"--from-json {shlex.quote(self.from_json)}"
+            again = again if self.python is None else f"{again} --python {shlex.quote(self.python)}"
             refuse_elsewhere(found.scheduler, found.place, f"itinerary {self.command} {again}")
         return BeatSource(
             found.entries, found.app, True, NOTES, f"beat:{found.place}", None if found.entries else EMPTY

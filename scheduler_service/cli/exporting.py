@@ -104,7 +104,7 @@ def _write_units(text: str, folder: Path) -> None:
     from scheduler_service.migrating.export_systemd import units_in_text
 
     if not folder.is_dir():
-        raise BadValue("--output", str(folder), "name a folder for the units, such as /etc/systemd/system")
+        raise BadValue("--output", str(folder), "name a folder that exists for the units, such as /etc/systemd/system")
     for name, unit in units_in_text(text).items():
         _write(unit, folder / name)
 

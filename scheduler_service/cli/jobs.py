@@ -92,7 +92,7 @@ def add(
     if "schedule" not in body:
         raise typer.BadParameter("give a schedule: --cron, --every, --minute, --at or --schedule")
     with open_client() as client:
-        _print_job(client.create_job(body), as_json, "made")
+        _print_job(client.create_job(body), as_json, "created")
 
 
 @jobs.command("edit")

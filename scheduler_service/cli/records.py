@@ -114,6 +114,6 @@ def _difference(entry: Mapping[str, Any]) -> str:
     """Return the fields that changed, in short."""
     before, after = entry["before"], entry["after"]
     if not isinstance(before, dict) or not isinstance(after, dict):
-        return "made" if before is None else "removed" if after is None else ""
+        return "created" if before is None else "removed" if after is None else ""
     changed = [name for name in after if name != "version" and after[name] != before.get(name)]
     return ", ".join(f"{name}: {before.get(name)} -> {after[name]}"[:80] for name in changed)

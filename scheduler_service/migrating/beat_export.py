@@ -66,7 +66,8 @@ def _stand_in(body: Mapping[str, Any]) -> tuple[Celery, bool]:
         "task_default_queue": body["queue"],
         "task_routes": {task: {"queue": queue} for task, queue in tasks.items()},
     }
-    app = Celery("itinerary-moving-in", set_as_current=False, changes=conf)
+    # Without fixups: DJANGO_SETTINGS_MODULE is the app's, and Django is not installed beside the service.
+    app = Celery("itinerary-moving-in", set_as_current=False, fixups=[], changes=conf)
     app.finalize()
     for task in set(tasks) - set(app.tasks):
         app.task(name=task, shared=False)(_nothing)

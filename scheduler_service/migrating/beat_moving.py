@@ -22,7 +22,8 @@ _GAP_RULES: Final[tuple[dict[str, str], ...]] = ({}, {"dst_gap": "shift"}, {"dst
 @lru_cache(maxsize=256)
 def app_of_zone(zone: str) -> Celery:
     """A Celery app of nobody's, in which crontabs are meant in that zone."""
-    return Celery("itinerary-moving-in", set_as_current=False, changes={"timezone": zone, "enable_utc": True})
+    changes = {"timezone": zone, "enable_utc": True}
+    return Celery("itinerary-moving-in", set_as_current=False, fixups=[], changes=changes)
 
 
 def clock_app(app: Celery, entry: BeatEntry) -> Celery:

@@ -29,7 +29,7 @@ def test_a_job_is_made_shown_changed_paused_triggered_and_deleted(itinerary: Iti
         "jobs", "add", "a.job", "--task", "itinerary.echo", "--cron", "0 2 * * *", "--timezone", "Europe/Berlin",
         "--kwargs", '{"a": 1}', "--tag", "x", "--attempts", "3",
     )  # fmt: skip
-    assert made.startswith("a.job made, version 1; next run 2")
+    assert made.startswith("a.job created, version 1; next run 2")
     job = json.loads(itinerary.done("jobs", "show", "a.job", "--json"))
     assert (job["kwargs"], job["tags"], job["retry"]["max_attempts"]) == ({"a": 1}, ["x"], 3)
     assert "02:00" in itinerary.done("jobs", "preview", "a.job", "--count", "2")

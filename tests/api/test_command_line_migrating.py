@@ -16,6 +16,7 @@ from tests.support.command_line import Itinerary
 pytestmark = pytest.mark.slow  # whole processes, or real servers for long
 
 BEAT_APP = "tests.migrating.beat_app:app"
+ELSEWHERE = "tests.migrating.elsewhere_app:app"
 
 
 def jobs_of(itinerary: Itinerary, source: str) -> list[str]:
@@ -244,7 +245,7 @@ def test_jobs_are_exported_for_other_schedulers_and_what_they_cannot_say_is_name
     assert sorted(path.name for path in tmp_path.glob("*.*r*") if path.suffix in (".timer", ".service")) == [
         "exact.service", "exact.timer",
     ]  # fmt: skip
-    assert "name a folder for the units" in itinerary(*words, "systemd", "-o", str(file)).stderr
+    assert "name a folder that exists for the units" in itinerary(*words, "systemd", "-o", str(file)).stderr
     cron = itinerary(*words, "crontab")
     assert (cron.returncode, cron.stderr.count("is given no command alone")) == (1, 2)
 
@@ -267,7 +268,8 @@ def test_jobs_are_exported_for_other_schedulers_and_what_they_cannot_say_is_name
         (("shadow", BEAT_APP, "--from-redbeat", "redis://h", "--timezone", "UTC"), 2, "the app names its zone"),
         (("shadow", BEAT_APP, "--from-crontab", "-"), 2, "--from-crontab: '-' is not accepted; name one source"),
         (("shadow", "--from-rq", "redis://h", "--from-systemd", "/x"), 2, "name one source"),
-        (("shadow", "tests.migrating.elsewhere_app:app"), 1, "shadow tests.migrating.elsewhere_app:app --from-redbeat"),
+        (("shadow", ELSEWHERE), 1, f"shadow {ELSEWHERE} --from-redbeat"),
+        (("shadow", ELSEWHERE, "--python", sys.executable), 1, f"{ELSEWHERE} --python {sys.executable} --from-redbeat"),
     ],
 )
 def test_a_wrong_call_is_one_line(itinerary: Itinerary, words: tuple[str, ...], status: int, said: str) -> None:

@@ -76,6 +76,8 @@ def test_without_a_service_or_an_app_the_call_is_refused(
     assert "--url: name the service" in capfd.readouterr().err
     assert main(["jobs", "plan", "no_such:app", "--url", "http://127.0.0.1:1"]) == 2
     assert "there is no module no_such in" in capfd.readouterr().err
+    assert main(["jobs", "plan", "tests.migrating.beat_app:app", "--url", "http://127.0.0.1:1"]) == 1
+    assert "refused; start the service there, or name another by --url" in capfd.readouterr().err
     assert main(["nonsense"]) == 2
     assert "export-apscheduler or jobs" in capfd.readouterr().err
 

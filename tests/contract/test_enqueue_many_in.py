@@ -66,7 +66,9 @@ def test_what_is_rolled_back_never_was(url: str, postgres_stores: StoreBed, open
 
 def test_a_thousand_runs_are_the_most(url: str, postgres_stores: StoreBed) -> None:
     with by_psycopg(url) as mine:
-        wrong: list[tuple[Any, str]] = [([], "list"), ([{"task": "t"}] * 1001, "list"), ("t", "str"), (5, "int")]
+        wrong: list[tuple[Any, str]] = [
+            ([], "a list of 0"), ([{"task": "t"}] * 1001, "a list of 1001"), ("t", "str"), (5, "int"),
+        ]  # fmt: skip
         for runs, kind in wrong:
             with pytest.raises(BadValues, match=rf"runs: '{kind}' is not accepted; give a list of 1 to 1000 runs"):
                 enqueue_many_in(mine, runs)
@@ -121,6 +123,7 @@ def test_every_error_is_named_by_its_run_and_field_before_the_transaction_is_tou
         "runs.0.priority", "runs.0.colour", "runs.2.args.1", "runs.3.task", "runs.4", "runs.5.headers", "runs.6",
         "runs.7.run_at",
     ]  # fmt: skip
+    assert "runs.3.task: this field is required;" in str(refused.value)
 
 
 @each_way

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from itinerary.apps.loading import load_app
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import parse_instant
 from scheduler_service.migrating.beat_export import parse_export
-from scheduler_service.migrating.beat_moving import move_entries
+from scheduler_service.migrating.beat_moving import app_of_zone, move_entries
 from tests.support.processes import CHECKOUT, project_env
 
 NOW = parse_instant("2026-11-27T10:00:00Z")
@@ -119,3 +120,13 @@ def test_anything_else_is_refused_with_the_command_that_prints_it(changed: dict[
     assert why in str(raised.value)
     with pytest.raises(BadValue, match="--from-json: 'shop"):
         parse_export("no JSON", "shop.json")
+
+
+def test_a_project_of_django_is_read_without_a_word_about_django(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = json.dumps(body())
+    monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "shop.settings")  # as `manage.py itinerary import-beat` passes it on
+    monkeypatch.setitem(sys.modules, "django", None)  # the service's environment has none
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        parse_export(given, "shop.json")
+        app_of_zone.__wrapped__("Europe/Berlin")

@@ -13,7 +13,7 @@ from typing import Any, Final, TextIO
 
 from itinerary.apps.loading import load_app
 from itinerary.client.sync import Client
-from itinerary.client.transport import ApiError
+from itinerary.client.transport import ApiError, NoAnswer
 from itinerary.jobs import Body, collect, placed
 from itinerary.protocol.errors import BadValue, ItineraryError
 
@@ -55,6 +55,8 @@ def run_jobs(asked: argparse.Namespace, out: TextIO) -> int:
             return _carried_out(client, asked, bodies, out)
         except ApiError as exc:
             raise ItineraryError(placed(str(exc), bodies)) from exc
+        except NoAnswer as exc:
+            raise ItineraryError(f"{exc}; start the service there, or name another by --url or {_URL}") from exc
 
 
 def _carried_out(client: Client, asked: argparse.Namespace, bodies: Sequence[Body], out: TextIO) -> int:

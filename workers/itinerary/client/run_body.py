@@ -55,7 +55,10 @@ def listed_body(run: Any) -> dict[str, Any]:
     if not isinstance(run, Mapping) or not all(isinstance(name, str) for name in run):
         raise BadValues([BadValue("", run, "give the fields of a run as a dictionary")])
     fields = {"task": "", "args": None, "kwargs": None, **run}
-    return run_body(fields.pop("task"), fields.pop("args"), fields.pop("kwargs"), **fields)
+    body = run_body(fields.pop("task"), fields.pop("args"), fields.pop("kwargs"), **fields)
+    if "task" not in run:
+        del body["task"]  # so that it is refused as missing, with every other error
+    return body
 
 
 def _read(key: str, value: Any, errors: list[BadValue]) -> Any:

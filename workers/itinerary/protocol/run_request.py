@@ -76,7 +76,8 @@ def read_run_request(body: Mapping[str, Any]) -> RunRequest:
 def read_each(runs: Any, read: Callable[[Any], T]) -> tuple[list[T], list[BadValue]]:
     """The runs of a batch, each read, and every error under the place of its run; BadValue for another list."""
     if not isinstance(runs, list) or not 0 < len(runs) <= MAX_BATCH:
-        raise BadValue("runs", type(runs).__name__, f"give a list of 1 to {MAX_BATCH} runs")
+        given = f"a list of {len(runs)}" if isinstance(runs, list) else type(runs).__name__
+        raise BadValue("runs", given, f"give a list of 1 to {MAX_BATCH} runs")
     found: list[T] = []
     errors: list[BadValue] = []
     for place, run in enumerate(runs):
