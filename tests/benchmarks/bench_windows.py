@@ -40,8 +40,8 @@ def figures(asked: Asked) -> Iterator[Figure]:
         before, after = (_urgent(bed, window, number) for window in (FIXED, AUTO))
         yield Figure(f"{URGENT} of priority 0 behind {number:,} of priority 9, enqueued to the last one started", after,
                      "s", peer=_PEER, peer_value=before)  # fmt: skip
-        yield from _rates(asked, bed, 300 if asked.quick else 3_000, f"by {CHILDREN} processes", *REAL_WORKER)
-        yield from _rates(asked, bed, 1_000 if asked.quick else 30_000, "claimed and reported in pipelines", *PIPELINES)
+        yield from _rates(asked, bed, 300 if asked.quick else 2_000, f"by {CHILDREN} processes", *REAL_WORKER)
+        yield from _rates(asked, bed, 1_000 if asked.quick else 20_000, "claimed and reported in pipelines", *PIPELINES)
 
 
 def _rates(asked: Asked, bed: Bed, number: int, how: str, *worker: str) -> Iterator[Figure]:
