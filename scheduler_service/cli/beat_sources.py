@@ -116,7 +116,8 @@ class BeatPlace:
         found = self._exported()
         if found is None:
             named = "name your Celery app, or --from-json FILE, or --from-database URL, or --from-redbeat URL"
-            raise BadValue("MODULE:APP", None, named)
+            others = ", or another scheduler, such as --from-crontab FILE" if self.command == "shadow" else ""
+            raise BadValue("MODULE:APP", None, named + others)
         if not self.only_config:
             again = self.place if self.from_json is None else f"--from-json {shlex.quote(self.from_json)}"
             again = again if self.python is None else f"{again} --python {shlex.quote(self.python)}"

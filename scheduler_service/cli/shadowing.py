@@ -64,7 +64,8 @@ def shadow(
         who, lines, empty = "beat", *_of_beat(BeatPlace("shadow", **given), begin, end)
     else:
         if extra := [*named[1:], *(name for name in _BEATS if given[name])]:
-            raise BadValue(f"--{named[0].replace('_', '-')}", others[named[0]], f"name one source, without {extra[0]}")
+            one, other = _option(named[0]), _option(extra[0])
+            raise BadValue(one, others[named[0]], f"name one source: leave out {other}, or {one}")
         who, empty = named[0].removeprefix("from_"), None
         lines = list(_of_other(who, _read(who, {**given, **others}, begin, end), begin, end))
     if as_json:
@@ -73,6 +74,10 @@ def shadow(
         print_shadow(who, lines, begin, end)
     if empty is not None:
         print(f"itinerary: {empty}", file=sys.stderr)
+
+
+def _option(name: str) -> str:
+    return "MODULE:APP" if name == "place" else f"--{name.replace('_', '-')}"
 
 
 def _of_beat(place: BeatPlace, begin: "Instant", end: "Instant") -> tuple[list[dict[str, Any]], str | None]:
