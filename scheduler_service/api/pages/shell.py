@@ -31,7 +31,6 @@ NAVIGATION: Final = (
     ("/runs", "Runs"),
     ("/failures", "Failures"),
     ("/workers", "Workers"),
-    ("/queues", "Queues"),
     ("/load", "Load map"),
     ("/explain", "Explain"),
     ("/audit", "Audit"),
