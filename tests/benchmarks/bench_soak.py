@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 from tests.benchmarks.figures import Asked, Figure
-from tests.support.processes import wait_until
 from tests.support.running import Running
 
 RATE: Final = 50
@@ -24,7 +23,7 @@ def figures(asked: Asked) -> Iterator[Figure]:
     """Memory of each process after the warm-up and at the end, in MB."""
     rate, warm, lasts = (RATE, 15, 45) if asked.quick else (RATE, 240, 600)
     with tempfile.TemporaryDirectory() as folder, Running(Path(folder) / "data") as up:
-        wait_until(lambda: up.written["parts"]["flower"]["state"] == "ready", 60, lambda: up.output)
+        up.wait_for("flower")
         with up.client() as client:
             for number in range(rate):
                 every = {"kind": "interval", "every": "1s"}

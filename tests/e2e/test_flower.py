@@ -139,7 +139,7 @@ def test_in_a_browser_one_click_leads_in_and_a_foreign_page_reads_and_does_nothi
         foreign_page() as evil,
         Browser(str(BROWSER), tmp_path / "profile") as browser,
     ):
-        wait_until(lambda: up.written["parts"]["flower"]["state"] == "ready", 60, lambda: up.output)
+        up.wait_for("flower")
         flower_url, password = up.written["flower_url"], (up.data_dir / "flower.password").read_text().strip()
         asked = FlowerProcess(int(up.setting("ITINERARY_FLOWER_PORT")), up.process or pytest.fail("it does not run"))
         # It answers before it hears events, and a page of a task that it has not heard of yet stays as it is.

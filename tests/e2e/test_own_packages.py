@@ -10,7 +10,7 @@ import pytest
 from scheduler_service.core.leader.messages import Succeeded
 from scheduler_service.runtime.run_file import REDIS_FILE
 from tests.support.command_line import COMMAND
-from tests.support.processes import CHECKOUT, REPOSITORY, Child, project_env, wait_until
+from tests.support.processes import CHECKOUT, REPOSITORY, Child, project_env
 from tests.support.running import Running
 from tests.support.worker_process import Bench, dispatched
 
@@ -87,7 +87,7 @@ def test_everything_starts_beside_packages_of_the_same_names(folder: Path, home:
     with running, running.client() as client:
         assert running.process is not None
         running.process.wait_for_line("demo   | * done", 60)
-        wait_until(lambda: running.written["parts"]["flower"]["state"] == "ready", 60, lambda: running.output)
+        running.wait_for("flower")
         run = client.enqueue("shop.add", [2, 3])
         assert client.wait(run["run_id"])["result"] == 5
         status = subprocess.run(

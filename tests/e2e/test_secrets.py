@@ -57,7 +57,7 @@ def test_nothing_that_is_shown_or_sent_of_a_failure_holds_a_secret_argument(tmp_
     }  # fmt: skip
     message = {"why": "it failed", "db_password": PASSWORD, "key": {"$env": "API_KEY"}}
     with WebhookReceiver() as hook, Running(tmp_path / "data", ITINERARY_NOTIFY_WEBHOOKS=hook.url, **told) as up:
-        wait_until(lambda: up.written["parts"]["flower"]["state"] == "ready", 60, lambda: up.output)
+        up.wait_for("flower")
         flower_password = (up.data_dir / "flower.password").read_text().strip()
         workers = f"{up.written['flower_url']}/workers?json=1"
         wait_until(lambda: "heartbeats" in read(workers, flower_password), 60, lambda: up.output)

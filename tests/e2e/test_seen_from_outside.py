@@ -140,7 +140,7 @@ def test_a_scheduled_run_has_the_trace_that_its_id_stands_for(
 @pytest.fixture(scope="module")
 def flower(system: Running) -> str:
     """Where Flower answers, once it hears events: it answers some seconds before."""
-    wait_until(lambda: system.written["parts"]["flower"]["state"] == "ready", 60, lambda: system.output)
+    system.wait_for("flower")
     url: str = system.written["flower_url"]
     wait_until(lambda: "heartbeats" in page(f"{url}/workers?json=1", PASSWORD), 60, lambda: system.output, 0.2)
     return url

@@ -56,7 +56,7 @@ def test_the_api_answers_where_the_table_says(demo: Running, path: str) -> None:
 
 
 def test_flower_answers_where_the_table_says(demo: Running) -> None:
-    wait_until(lambda: demo.written["parts"]["flower"]["state"] == "ready", 60, lambda: demo.output)
+    demo.wait_for("flower")
     assert f"{demo.written['flower_url']}, by the dashboard's link" in demo.output
     assert status_of(demo.written["flower_url"], "/healthcheck") == 200
     assert status_of(demo.written["flower_url"], "/tasks") == 401

@@ -63,6 +63,10 @@ class Running(AbstractContextManager["Running"]):
         """The pid of a part's present process, once it has one."""
         return wait_until(lambda: self._pid(part), 30, lambda: f"{part} to run:\n{self.output}")
 
+    def wait_for(self, part: str) -> None:
+        """Until a part has said that it is ready."""
+        wait_until(lambda: self.written.get("parts", {}).get(part, {}).get("state") == "ready", 60, lambda: self.output)
+
     def kill_part(self, part: str) -> int:
         """kill -9 of one part's main process; its old pid. Returns once the supervisor has started another."""
         old = self.pid_of(part)
