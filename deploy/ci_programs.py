@@ -10,6 +10,7 @@ import subprocess
 from environments import report
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+REDIS = "redis-check-rdb"
 SERVERS_PATH = "/usr/sbin:/usr/local/sbin"
 BOUND_SECONDS = 600
 
@@ -19,9 +20,8 @@ def programs_for_ci() -> None:
     apt = shutil.which("apt-get")
     if not os.environ.get("CI") or os.geteuid() != 0 or apt is None:
         return
-    missing = [
-        package for package, is_there in (("chromium", has_browser), ("pgbouncer", has_pooler)) if not is_there()
-    ]
+    wanted = (("chromium", has_browser), ("pgbouncer", has_pooler), ("redis-tools", has_redis_with_tls))
+    missing = [package for package, is_there in wanted if not is_there()]
     if not missing:
         return
     report(f"Installing {' and '.join(missing)} for the tests ...")
@@ -39,6 +39,14 @@ def has_browser() -> bool:
 def has_pooler() -> bool:
     """Whether the tests will find PgBouncer, see tests/support/pgbouncer.py."""
     return any(shutil.which("pgbouncer", path=path) for path in (None, SERVERS_PATH))
+
+
+def has_redis_with_tls() -> bool:
+    """Whether the test of TLS will find a Redis, see tests/support/tls_redis.py.
+
+    Not redis-server: its service would start, and every test that wants Redis would find it on PATH.
+    """
+    return shutil.which(REDIS) is not None
 
 
 def quietly(command: list[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Chromium and PgBouncer for a machine of CI: asked of apt there, and nowhere else. A script stands for apt-get."""
+"""Chromium, PgBouncer and a Redis with TLS: asked of apt on a machine of CI alone. A script stands for apt-get."""
 
 import os
 from pathlib import Path
@@ -7,18 +7,20 @@ import pytest
 
 from tests.support.browser import NAMES
 from tests.support.processes import REPOSITORY
+from tests.support.tls_redis import CHECKER
 
 APT = """\
 #!/bin/sh
 echo "$@" >> {folder}/asked
 [ "$1" = update ] && exit 0
 for package; do :; done
+[ "$package" = redis-tools ] && package=redis-check-rdb
 printf '#!/bin/sh\\n' > {folder}/$package
 /bin/chmod +x {folder}/$package
 echo "a thousand lines about packages"
 """
 INSTALL = "install -y --no-install-recommends"
-INSTALLED = ["update", f"{INSTALL} chromium", f"{INSTALL} pgbouncer"]
+INSTALLED = ["update", f"{INSTALL} chromium", f"{INSTALL} pgbouncer", f"{INSTALL} redis-tools"]
 
 
 class Machine:
@@ -35,6 +37,7 @@ class Machine:
         import ci_programs  # type: ignore[import-not-found]
 
         assert ci_programs.BROWSERS == NAMES
+        assert ci_programs.REDIS == CHECKER
         ci_programs.programs_for_ci()
         log = self.folder / "asked"
         return log.read_text().splitlines() if log.exists() else []
@@ -42,7 +45,7 @@ class Machine:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
-    """A fresh machine of CI: root, apt-get, no browser, no pooler."""
+    """A fresh machine of CI: root, apt-get, no browser, no pooler, no Redis."""
     monkeypatch.syspath_prepend(str(REPOSITORY / "deploy"))
     monkeypatch.setattr("ci_programs.SERVERS_PATH", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -73,12 +76,13 @@ def test_without_root_nothing_is_tried(machine: Machine, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("name", NAMES)
 def test_a_browser_that_is_there_is_enough(machine: Machine, name: str) -> None:
     machine.put(name)
-    assert machine.asked() == ["update", INSTALLED[2]]
+    assert machine.asked() == ["update", *INSTALLED[2:]]
 
 
 def test_a_browser_that_is_named_is_enough(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ITINERARY_TEST_BROWSER", "/opt/browser")
     machine.put("pgbouncer")
+    machine.put(CHECKER)
     assert machine.asked() == []
 
 

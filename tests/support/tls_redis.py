@@ -11,7 +11,8 @@ import redis
 from scheduler_service.local.redis_server import NoRedisServer, ServerBinary, inspect_binary, path_binaries
 from tests.support.redis_server import RedisServer
 
-ABSENT: Final = "no openssl, or no Redis with TLS on PATH (Debian: apt-get install redis-server)"
+ABSENT: Final = "no openssl, or no Redis with TLS on PATH (Debian: apt-get install redis-tools)"
+CHECKER: Final = "redis-check-rdb"
 _KEY: Final = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
 
 
@@ -40,7 +41,7 @@ class TlsRedis(RedisServer):
     """`url` has the client's certificate in its parameters; `bare` has the CA alone, `plain` no TLS."""
 
     def __init__(self, folder: Path) -> None:
-        binary = _with_tls()
+        binary = _with_tls(folder)
         if binary is None or shutil.which("openssl") is None:
             pytest.skip(ABSENT)
         super().__init__(folder, binary)
@@ -70,9 +71,9 @@ class TlsRedis(RedisServer):
         return redis.Redis.from_url(self.url, decode_responses=True)
 
 
-def _with_tls() -> ServerBinary | None:
-    """The first server on PATH that can use TLS."""
-    for path in path_binaries():
+def _with_tls(folder: Path) -> ServerBinary | None:
+    """The first server on PATH that can use TLS, else that of Debian's redis-tools, linked into `folder`."""
+    for path in [*path_binaries(), *_checkers(folder)]:
         try:
             found = inspect_binary(path)
         except NoRedisServer:
@@ -82,3 +83,16 @@ def _with_tls() -> ServerBinary | None:
         if "tls-key-file" in tried.stdout:  # one without TLS does not miss it
             return found
     return None
+
+
+def _checkers(folder: Path) -> list[Path]:
+    """The server under its own name: Redis and its checker are one program, which goes by the name of its call.
+
+    Debian's redis-tools has it as the checker alone: no service starts, and no other test finds a server on PATH.
+    """
+    program = shutil.which(CHECKER)
+    if program is None:
+        return []
+    server = folder / "redis-server"
+    server.symlink_to(program)
+    return [server]
