@@ -92,7 +92,7 @@ def _findings(settings: Settings) -> Iterator[Finding]:
         database,
     )
     yield workers
-    yield found("protocol", lambda: _protocol(settings), "see deploy/UPGRADING.md", workers)
+    yield found("protocol", lambda: _protocol(settings), "see Upgrading in the manual", workers)
     yield found("queues", lambda: _queues(settings), "start one with `itinerary worker -Q NAME`", workers)
     yield found("notices", lambda: _notices(settings), "fix it, then run `itinerary notify retry`", database)
 

@@ -150,6 +150,12 @@ THREADS = {
 }
 
 
+def test_a_page_that_the_code_names_is_there() -> None:
+    files = (file for folder in ("scheduler_service", "workers") for file in (REPOSITORY / folder).rglob("*.py"))
+    named = {(file.name, page) for file in files for page in re.findall(r"[\w./-]+\.md\b", file.read_text("utf-8"))}
+    assert [(file, page) for file, page in sorted(named) if not found(page)] == []
+
+
 def test_every_command_of_the_leader_stands_in_the_table_with_its_thread() -> None:
     assert set(COMMANDS) == names_of(Command)
     assert {thread: {name for name, (of, _) in COMMANDS.items() if of == thread} for thread in THREADS} == THREADS

@@ -87,6 +87,13 @@ def test_what_is_tested_is_what_runs() -> None:
     assert pins(LOCKS[0]) <= pins(LOCKS[3]) <= pins(LOCKS[1])
 
 
+def test_the_embedded_redis_server_is_an_extra_that_only_one_machine_needs() -> None:
+    (server,) = (Requirement(text).name for text in PROJECT["project"]["optional-dependencies"]["local"])
+    assert server in dict(pins("requirements-local.lock"))
+    assert not [lock for lock in ("requirements.lock", "requirements-otel.lock") if server in dict(pins(lock))]
+    assert "ARG LOCK=requirements.lock\n" in (DEPLOY / "Dockerfile").read_text()
+
+
 def test_no_lock_is_left_out_here() -> None:
     assert {path.name for path in DEPLOY.glob("*.lock")} == {*LOCKS, *MATRIX}
 

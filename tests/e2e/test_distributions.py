@@ -193,6 +193,8 @@ def test_the_two_wheels_run_everything_without_a_checkout(wheels: Wheels, tmp_pa
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(site)
     command = (str(home / "bin" / "python"), "-P", "-m", "scheduler_service.cli")
+    asked = subprocess.run([*command, "--version"], cwd=tmp_path, env=project_env(PYTHONPATH=""), capture_output=True)
+    assert asked.stdout.decode() == f"itinerary-server {VERSION}\ncelery-itinerary {VERSION}\n", asked.stderr
     with Running(tmp_path / "data", "--demo", command=command, PYTHONPATH="") as running, running.client() as client:
         wait_until(lambda: client.jobs(limit=1)["items"], 30, lambda: running.output)
         run_id = client.trigger(client.jobs(limit=1)["items"][0]["job_id"])["run_id"]

@@ -200,7 +200,9 @@ print([os.waitstatus_to_exitcode(os.wait()[1]) for child in range(3)], client() 
 ADMIN = """
 from django.contrib.auth.models import Permission, User
 from django.test import Client, override_settings
+from itinerary.django.settings import setting
 
+URL = setting("URL")
 boss = User.objects.create_superuser("boss")
 clerk = User.objects.create_user("clerk", is_staff=True)
 viewer = User.objects.create_user("viewer", is_staff=True)
@@ -211,7 +213,11 @@ for user in (boss, clerk, viewer):
     browser.force_login(user)
     seen[user.username] = [browser.get(f"/admin/itinerary/{name}/").status_code for name in ("job", "run")]
 page = browser.get("/admin/itinerary/job/?q=now").content.decode()
-seen["jobs"] = [text in page for text in ("orders.now", "orders.tasks.report", "every 1m", "/jobs/orders.now\\"")]
+texts = ("orders.now", "orders.tasks.report", "every 1m", "/jobs/orders.now\\"", f'<a href="{URL}">Open the dashboard')
+seen["jobs"] = [text in page for text in texts]
+browser.force_login(boss)
+seen["changes"] = [browser.post(f"/admin/itinerary/job/{page}").status_code for page in ("add/", "orders.now/delete/")]
+browser.force_login(viewer)
 page = browser.get("/admin/itinerary/run/?state=nonsense").content.decode()
 seen["refused"] = "state" in page.partition('class="errornote">')[2][:200]
 with override_settings(ITINERARY={"URL": "http://127.0.0.1:9"}):
@@ -366,7 +372,8 @@ def test_the_admin_shows_both_lists_to_those_who_may_see_them(project: Project) 
         "boss": [200, 200],
         "clerk": [403, 403],
         "viewer": [200, 200],
-        "jobs": [True, True, True, True],
+        "jobs": [True, True, True, True, True],
+        "changes": [404, 404],
         "refused": True,
         "away": [200, True],
         "silent": [200, True],
