@@ -5,6 +5,8 @@ changes nothing. Of a job at most `max_catch_up` occurrences wait for the resume
 Never skips what somebody asked for, or a retry.
 """
 
+from collections import defaultdict
+
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.leader.commands import Transition
 from scheduler_service.core.leader.planning import is_fresh
@@ -13,7 +15,7 @@ from scheduler_service.core.leader.recalling import recall
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step
 from scheduler_service.core.model import ActiveRun
-from scheduler_service.core.run_state import PENDING, Event, RunState
+from scheduler_service.core.run_state import Event, RunState
 
 
 def controls_read(state: SchedulerState, step: Step, read: ControlsRead) -> None:
@@ -87,8 +89,10 @@ def recall_paused(state: SchedulerState, step: Step) -> None:
     """Recall what no worker has started in paused queues; again each second, as long as something is pending there."""
     if not state.controls.pauses or not state.controls.recall_due(step.now):
         return
-    for queue in state.controls.held_queues(step.now):
-        pause = state.controls.pause_of(queue, step.now)
-        if pause is not None and state.runs.pending.get(queue):
-            pending = [run.run_id for run in state.runs if run.state is PENDING and run.queue == queue]
-            recall(state, step, pending, f"recalled: {pause.text(queue)}")
+    pending: dict[str, list[str]] = defaultdict(list)
+    for run_id in state.unstarted.published:  # not all runs: a million may be planned
+        if (run := state.runs.get(run_id)) is not None:
+            pending[run.queue].append(run_id)
+    for queue, run_ids in pending.items():
+        if (pause := state.controls.pause_of(queue, step.now)) is not None:
+            recall(state, step, run_ids, f"recalled: {pause.text(queue)}")
