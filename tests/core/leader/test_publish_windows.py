@@ -232,7 +232,7 @@ def test_a_window_keeps_its_best_second_for_ten_and_does_not_shrink_while_report
     at = now + 4 * SECOND
     assert windows.find("q", 0, 2 * SECOND, at, **calm) == 100
     assert windows.find("q", 0, 2 * SECOND, at + 6 * SECOND, is_late=False, is_dry=False) >= 90
-    before = windows.of("q").window
+    before = windows.known(at)["q"]
     assert windows.find("q", 0, 2 * SECOND, at + 9 * SECOND, is_late=True, is_dry=False) == before
     assert windows.find("q", 0, 2 * SECOND, at + 20 * SECOND, **calm) == 1
 

@@ -87,10 +87,6 @@ class Windows:
     _paces: dict[str, Pace] = field(default_factory=dict)
     _next_check_at: Instant = 0
 
-    def of(self, queue: str) -> Pace:
-        """The pace of the queue; one of an unknown queue is empty."""
-        return self._paces.get(queue) or Pace()
-
     def known(self, now: Instant) -> dict[str, int]:
         """The last window of each queue that has one."""
         return {queue: pace.effective(now) for queue, pace in self._paces.items() if pace.window}
