@@ -4,6 +4,7 @@ An implementation promises that when a pause has returned, no dispatch that was 
 the actor, the same transaction records the change in the audit log. Changes nothing of a run: the leader recalls.
 """
 
+from collections.abc import Collection
 from typing import Protocol
 
 from itinerary.protocol.instants import Instant
@@ -18,8 +19,8 @@ class QueueStore(Protocol):
     def get(self, queue: str) -> Queue:
         """The queue with its counts; every name has one."""
 
-    def list(self, limit: int, cursor: str | None) -> Page[Queue]:
-        """Queues by name: the described and paused ones, and those with runs that wait or are in flight."""
+    def list(self, limit: int, cursor: str | None, known: Collection[str] = ()) -> Page[Queue]:
+        """Queues by name: described and paused ones, those with runs that wait or are in flight, and `known` ones."""
 
     def describe(self, queue: str, description: str, *, by: AuditedChange) -> Queue:
         """Define the queue by its description; a pause is left as it is."""

@@ -1,9 +1,9 @@
 """QueueStore in SQL: rows of described and paused queues, and counts of what waits and runs in a queue.
 
-Promises that a count reads a bounded number of index entries, however many runs wait. Never touches a run.
+Promises that a count of what waits reads a bounded number of index entries. Never touches a run.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
@@ -51,6 +51,7 @@ class _Row:
 
 
 _STORED: Final = tuple(column for column in queues.c if column.name != "queue")
+_TIMES: Final = ("paused_at", "paused_until")
 
 
 class SqlQueueStore(QueueStore):
@@ -63,13 +64,14 @@ class SqlQueueStore(QueueStore):
         with self._database.read() as connection:
             return self._seen(connection, queue, _row(connection, queue), self._database.read_clock(connection))
 
-    def list(self, limit: int, cursor: str | None) -> Page[Queue]:
+    def list(self, limit: int, cursor: str | None, known: Collection[str] = ()) -> Page[Queue]:
         after = "" if cursor is None else read_cursor(cursor, str)[0]
         defined = select(queues.c.queue, *_STORED).where(queues.c.queue > after).order_by(queues.c.queue)
         with self._database.read() as connection:
             now = self._database.read_clock(connection)
             rows = {row.queue: _Row(*row[1:]) for row in connection.execute(defined.limit(limit + 1))}
-            names = sorted({*rows, *queues_after(connection, after, limit + 1)})[: limit + 1]
+            used = queues_after(connection, after, limit + 1)
+            names = sorted({*rows, *used, *(name for name in known if name > after)})[: limit + 1]
             return page_of(
                 names, limit, lambda name: self._seen(connection, name, rows.get(name), now), lambda name: [name]
             )
@@ -137,6 +139,3 @@ def _audited(row: _Row | None) -> Mapping[str, Any] | None:
         return None
     times = {name: value and format_instant(value) for name, value in row.values().items() if name in _TIMES}
     return {**row.values(), **times}
-
-
-_TIMES: Final = ("paused_at", "paused_until")

@@ -95,6 +95,10 @@ def test_the_leader_hears_of_each_edit(api: TestClient, leader: AnsweringLeader)
     api.put(f"{QUEUES}/mail", json={"description": "x"})
     names = [queue["name"] for queue in api.get(QUEUES).json()["items"]]
     assert names == ["default", "mail"], "the leader's own queues are listed too"
+    first = api.get(f"{QUEUES}?limit=1").json()
+    last = api.get(f"{QUEUES}?limit=1&cursor={first['next_cursor']}").json()
+    assert [queue["name"] for page in (first, last) for queue in page["items"]] == names, "on whichever page"
+    assert last["next_cursor"] is None
     assert json.dumps(api.get(f"{QUEUES}/default").json()["workers"]) == "1"
     leader.wait_for(ControlChanged())
     assert leader.reported.count(ControlChanged()) == 2, "a description changes nothing for the leader"

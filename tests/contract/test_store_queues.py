@@ -147,8 +147,8 @@ def test_queues_are_listed_by_name_page_by_page(bed: StoreBed) -> None:
     bed.queues.pause("d", "why", None, by=BY)
     first = bed.queues.list(3, None)
     assert [(queue.name, queue.defined) for queue in first.items] == [("a", True), ("b", False), ("c", False)]
-    last = bed.queues.list(3, first.next_cursor)
-    assert [(queue.name, queue.pause is not None) for queue in last.items] == [("d", True)]
+    last = bed.queues.list(3, first.next_cursor, {"a", "bb", "e"})
+    assert [(queue.name, queue.pause is not None) for queue in last.items] == [("d", True), ("e", False)]
     assert last.next_cursor is None
 
 

@@ -1,5 +1,6 @@
 """QueueStore in memory, by the same contract as the SQL one."""
 
+from collections.abc import Collection
 from dataclasses import asdict, replace
 
 from itinerary.protocol.errors import Conflict
@@ -21,11 +22,11 @@ class FakeQueueStore(QueueStore):
         with self._tables.lock:
             return self._seen(queue)
 
-    def list(self, limit: int, cursor: str | None) -> Page[Queue]:
+    def list(self, limit: int, cursor: str | None, known: Collection[str] = ()) -> Page[Queue]:
         with self._tables.lock:
             after = "" if cursor is None else read_cursor(cursor, str)[0]
             used = {row.queue for row in self._tables.runs.values() if row.state in ACTIVE}
-            names = sorted(name for name in {*self._tables.queues, *used} if name > after)
+            names = sorted(name for name in {*self._tables.queues, *used, *known} if name > after)
             return page_of(names, limit, self._seen, lambda name: [name])
 
     def describe(self, queue: str, description: str, *, by: AuditedChange) -> Queue:

@@ -30,7 +30,6 @@ router = APIRouter(prefix="/api/v1/queues", tags=["queues"], dependencies=[Depen
 OPERATOR = [Depends(require("operator"))]
 Limit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of items.")]
 Cursor = Annotated[str | None, text(500, "`next_cursor` of the previous page.", AS_CURSOR)]
-_NO_RUNS = (0, False, 0, 0)
 
 
 @router.get("", responses=answers({200: shapes.Queues}, 422))
@@ -44,15 +43,10 @@ def list_queues(context: Context, limit: Limit = 100, cursor: Cursor = None) -> 
 
 def listed(context: ApiContext, limit: int, cursor: str | None) -> tuple[list[dict[str, Any]], str | None]:
     """Return one page of queues as JSON, and the cursor of the next one."""
-    page = context.stores.queue_store.list(limit, cursor)
     live, now = _live(context), context.clock()
-    queues = list(page.items)
-    if cursor is None and page.next_cursor is None:
-        # The leader also knows queues on which workers wait for a first run.
-        known = {queue.name for queue in queues}
-        queues += [Queue(name, False, "", None, *_NO_RUNS) for name in live or {} if name not in known]
-    shown = sorted(queues, key=lambda queue: queue.name)
-    return [_body(queue, live, now) for queue in shown], page.next_cursor
+    # The leader also knows queues on which workers wait for a first run.
+    page = context.stores.queue_store.list(limit, cursor, live or ())
+    return [_body(queue, live, now) for queue in page.items], page.next_cursor
 
 
 @router.get("/{queue}", responses=answers({200: shapes.QueueOut}, 404))

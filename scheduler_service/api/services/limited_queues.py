@@ -1,5 +1,7 @@
 """Queues as a limited token sees them: those that its limits name. See limited."""
 
+from collections.abc import Collection
+
 from itinerary.protocol.instants import Instant
 from scheduler_service.api.services.limited import first_with_some, out_of_scope
 from scheduler_service.core.audit import AuditedChange
@@ -21,9 +23,9 @@ class LimitedQueues(QueueStore):
             raise out_of_scope("this queue")
         return self._queues.get(queue)
 
-    def list(self, limit: int, cursor: str | None) -> Page[Queue]:
+    def list(self, limit: int, cursor: str | None, known: Collection[str] = ()) -> Page[Queue]:
         return first_with_some(
-            lambda place: self._queues.list(limit, place),
+            lambda place: self._queues.list(limit, place, known),
             lambda queue: self._limits.sees_queue(queue.name),
             limit,
             cursor,
