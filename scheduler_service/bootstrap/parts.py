@@ -96,9 +96,10 @@ def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]
 
 def check_redis(settings: Settings) -> None:
     """Refuse a Redis on which nothing would run; one that is away is not asked."""
-    named = {"redis_url": settings.redis_url, "broker_url": settings.broker_url}
-    same = settings.broker_url == settings.redis_url or not reads_marks(settings.broker_url)
-    refuse_cluster(**{name: url for name, url in named.items() if not (same and name == "broker_url")})
+    urls = {"redis_url": settings.redis_url}
+    if settings.broker_url != settings.redis_url and reads_marks(settings.broker_url):
+        urls["broker_url"] = settings.broker_url
+    refuse_cluster(**urls)
 
 
 @contextmanager
@@ -149,8 +150,9 @@ def open_marks(settings: Settings) -> Iterator[RedisMarks]:
 
 def marks_of(settings: Settings, ping_broker: Callable[[], object] | None = None) -> RedisMarks:
     """Return the reader of the marks; it connects at its first use."""
-    prefixes = settings.broker_key_prefix, settings.key_prefix
-    return RedisMarks(settings.redis_url, settings.broker_url, prefixes[0], ping_broker, prefixes[1])
+    return RedisMarks(
+        settings.redis_url, settings.broker_url, settings.broker_key_prefix, ping_broker, settings.key_prefix
+    )
 
 
 def open_dispatcher(settings: Settings) -> CeleryDispatcher:

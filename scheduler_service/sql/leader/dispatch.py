@@ -54,7 +54,7 @@ def dispatch(
 ) -> Dispatched:
     """Collect the runs that are still due and unchanged, lock them, then dispatch exactly these.
 
-    None, if an edit of queues has been committed since they were chosen: the transaction has locked out the next one.
+    Dispatches none if an edit of queues was committed since they were chosen; the transaction locks out the next edit.
     """
     facts = {"leading_term": term, "now": now, "control": control}
     answer = _dispatched(connection, _dispatch(dialect_of(connection)), dispatches, facts)

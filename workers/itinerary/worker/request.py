@@ -22,7 +22,6 @@ from itinerary.worker.secret_arguments import hiding_of
 
 _OUTCOMES: Final = frozenset({"task-succeeded", "task-failed", "task-retried"})
 
-
 log = logging.getLogger("itinerary.worker")
 
 
