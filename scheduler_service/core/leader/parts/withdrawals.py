@@ -1,25 +1,7 @@
 """Runs that the leader withdraws: it asks for their claim, so that no worker can start them."""
 
-from dataclasses import dataclass, field
+from scheduler_service.core.leader.asked_claims import AskedClaims
 
 
-@dataclass(slots=True)
-class Withdrawals:
-    """The reasons of the unanswered ones, by run."""
-
-    _reasons: dict[str, str] = field(default_factory=dict)
-
-    def begin(self, run_id: str, reason: str) -> bool:
-        """Record that the run's claim is asked for; false if it is already."""
-        if run_id in self._reasons:
-            return False
-        self._reasons[run_id] = reason
-        return True
-
-    def is_in_progress(self, run_id: str) -> bool:
-        """Whether the run's claim is asked for."""
-        return run_id in self._reasons
-
-    def answered(self, run_id: str) -> str | None:
-        """Record the answer and return the reason, if this leader knows it."""
-        return self._reasons.pop(run_id, None)
+class Withdrawals(AskedClaims):
+    """Runs whose claim is asked for."""
