@@ -1,6 +1,7 @@
 """The client's connections: kept between requests, never used once the server has closed them, closed at the end."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -84,6 +85,20 @@ def test_threads_share_a_client_and_each_has_a_connection_while_it_asks(server: 
         assert all(one.result() == {"leader": None} for one in asked)
         client.status()
         assert server.connections == 8
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_process_uses_no_connection_of_its_parent(server: Counting) -> None:
+    """Else two processes write to one connection, and read each other's answers."""
+    with Client(server.address, retries=0) as client:
+        client.status()
+        pid = os.fork()
+        if pid == 0:
+            asked = [client.status() for _ in range(2)]
+            os._exit(0 if asked == [{"leader": None}] * 2 else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        client.status()
+        assert server.connections == 2, "the child's own, and the parent's first one"
 
 
 def test_a_connection_that_the_server_closed_meanwhile_is_not_used(server: Counting) -> None:

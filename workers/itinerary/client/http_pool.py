@@ -1,15 +1,18 @@
 """The connections of one client to one server: kept between requests, each used by one request at a time.
 
 Promises that connecting takes no longer than its timeout, whatever addresses the name has. A connection that the server
-has closed is not used again; an error says whether anything was sent. Standard library only.
+has closed is not used again; an error says whether anything was sent. A forked process uses no connection of its
+parent. Standard library only.
 """
 
 import http.client
+import os
 import selectors
 import socket
 import ssl
 import threading
 import time
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -95,10 +98,18 @@ class Pool:
         self._where = where
         self._timeout = timeout
         self._tls = ssl.create_default_context() if where.scheme == "https" else None
-        self._places = threading.BoundedSemaphore(_MOST_AT_ONCE)
-        self._lock = threading.Lock()
         self._idle: list[_Connection] = []
         self._closed = False
+        self.begin()
+        _POOLS.add(self)
+
+    def begin(self) -> None:
+        """Begin with no connection, and with locks that nobody holds: at first, and in a forked process."""
+        self._places = threading.BoundedSemaphore(_MOST_AT_ONCE)
+        self._lock = threading.Lock()
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()  # of this process: to the server the parent's stays open
 
     def ask(
         self,
@@ -160,3 +171,13 @@ class Pool:
 def _at_most(timeout: float, deadline: float | None) -> float:
     """The seconds that a wait may take; TimeoutError if none are left."""
     return timeout if deadline is None else min(timeout, left(deadline))
+
+
+def _begin_all() -> None:
+    for pool in list(_POOLS):
+        pool.begin()
+
+
+_POOLS: Final["weakref.WeakSet[Pool]"] = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_all)
