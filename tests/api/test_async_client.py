@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from itinerary import ApiError, AsyncClient, Client, WaitTimeout
+from itinerary import ApiError, AsyncClient, Client, RunFailed, WaitTimeout
 from tests.support.http_server import LoopbackServer, QuietHandler
 from tests.support.stub_server import Answer, StubServer
 
@@ -87,6 +87,28 @@ def test_a_run_that_is_waited_for_holds_no_thread() -> None:
             assert await asyncio.gather(*waits) == [COMPLETED] * 5
 
     with StubServer([Answer(200, RUNNING)]) as stub:
+        asyncio.run(program(stub.url))
+
+
+def test_a_result_is_returned_and_a_run_that_did_not_complete_raised() -> None:
+    failed = {**RUNNING, "state": "failed", "error": {"type": "ValueError", "message": "no good"}}
+    answers = [Answer(200, {**COMPLETED, "result": 7}), Answer(200, failed)]
+
+    async def program(url: str) -> None:
+        async with AsyncClient(url) as client:
+            assert await client.result("adhoc_1") == 7
+            with pytest.raises(RunFailed, match=r"run adhoc_1 ended failed: ValueError: no good"):
+                await client.wait("adhoc_1", raises=True)
+            assert (await client.wait("adhoc_1")).state == "failed"
+
+    with StubServer(list(answers)) as stub, Client(stub.url) as client:
+        assert client.result("adhoc_1") == 7
+        for ask in (client.result, lambda run_id: client.wait(run_id, raises=True)):
+            with pytest.raises(RunFailed) as ended:
+                ask("adhoc_1")
+            assert ended.value.run == failed
+        assert client.wait("adhoc_1").state == "failed"
+    with StubServer(list(answers)) as stub:
         asyncio.run(program(stub.url))
 
 
