@@ -104,6 +104,7 @@ except RuntimeError:
 TRANSACTIONAL = """
 from django.db import connection, connections, transaction
 from itinerary import BadValue, enqueue_in
+from itinerary.django import client, enqueue_on_commit
 
 other = connections["itinerary"]
 with transaction.atomic(using="itinerary"):
@@ -118,8 +119,18 @@ try:
     enqueue_in(connection, "orders.tasks.report")
 except BadValue as exc:
     refused = exc.field
+counted = []
+for breaks in (False, True):
+    try:
+        with transaction.atomic(using="itinerary"):
+            enqueue_on_commit("orders.tasks.report", using="itinerary", queue="named")
+            counted.append(len(client().runs(queue="named").items))
+            assert not breaks
+    except AssertionError:
+        pass
+    counted.append(len(client().runs(queue="named").items))
 import json
-print(json.dumps([kept, dropped, refused]))
+print(json.dumps([kept, dropped, refused, counted]))
 """
 REUSED = """
 from django.core.exceptions import ImproperlyConfigured
@@ -319,11 +330,12 @@ def test_a_service_that_hangs_holds_a_commit_no_longer_than_the_setting(project:
 
 
 def test_a_run_goes_with_the_transaction_of_the_database_that_is_named(project: Project, service: Running) -> None:
-    kept, dropped, refused = json.loads(project.shell(TRANSACTIONAL))
+    kept, dropped, refused, counted = json.loads(project.shell(TRANSACTIONAL))
     with service.client() as client:
         assert client.wait(kept)["state"] == "completed"
         assert dropped not in {run["run_id"] for run in client.all_runs()}
     assert refused == "connection_or_session"
+    assert counted == [0, 1, 1, 1], "before and after a commit, before and after a rollback"
 
 
 def test_each_forked_process_has_a_client_of_its_own(project: Project) -> None:
