@@ -2,7 +2,8 @@
 
 Promises that a pause is heeded by every dispatch after its edit was committed: one that was chosen by older edits
 changes nothing. Of a job at most `max_catch_up` occurrences wait for the resume; older ones become a missed range.
-Never skips what somebody asked for, or a retry.
+Never skips what somebody asked for, or a retry. One-off runs that come meanwhile are not held in memory: a poll finds
+them after the pause.
 """
 
 from collections import defaultdict
@@ -19,20 +20,16 @@ from scheduler_service.core.run_state import Event, RunState
 
 
 def controls_read(state: SchedulerState, step: Step, read: ControlsRead) -> None:
-    """Choose by these edits from now on, and poll for runs that stayed in the database while their queue was paused."""
+    """Choose by these edits from now on."""
     controls = state.controls
     if (read.controls.version, read.controls.pauses) == (controls.version, controls.pauses):
         return
-    before = controls.held_queues(step.now)
     controls.put(read.controls)
-    held = controls.held_queues(step.now)
-    for queue in held:
+    for queue in controls.held_queues(step.now):
         for _, _, run_id in state.dispatches.waiting.get(queue, ()):
             run = state.runs.get(run_id)
             if run is not None and is_fresh(run):
                 state.paused.hold(run)
-    if not {*before} <= {*held}:
-        state.polls.want()
 
 
 def queue_up(state: SchedulerState, run: ActiveRun) -> None:

@@ -34,6 +34,8 @@ def poll(state: SchedulerState, step: Step) -> None:
     """Poll the database for rows that other processes wrote and for cancel requests whose message was lost."""
     polls, interval = state.polls, state.settings.due_poll_interval
     by_time = step.now >= polls.next_at
+    if state.controls.take_ended(step.now):
+        polls.want()  # the runs of that queue stayed in the database
     if by_time or state.controls.wanted:
         state.controls.begin_read()
         step.others.append(ReadControls())

@@ -6,7 +6,7 @@ Promises that a row decides only if no command about its run is unanswered. Neve
 
 from typing import Final
 
-from itinerary.protocol.instants import MILLISECOND
+from itinerary.protocol.instants import MILLISECOND, Instant
 from scheduler_service.core.leader.commands import (
     ForgetAttempts,
     ForgetResults,
@@ -120,9 +120,7 @@ def reconcile(state: SchedulerState, step: Step, row: ActiveRun) -> None:
 
 
 def _reconcile_waiting(state: SchedulerState, step: Step, row: ActiveRun, *, again: bool) -> None:
-    # A retry is live however far away, for its job's overlap rule. Planned runs are loaded only here.
-    is_tracked = row.kind is RunKind.OCCURRENCE or (row.state is RunState.RETRYING and row.job_id is not None)
-    if row.due_at > step.now + state.settings.lookahead_window and not (is_tracked or row.cancel_requested):
+    if _waits_in_database(state, row, step.now):
         state.runs.drop(row.run_id)
         return
     keep(state, row, step.now)
@@ -145,6 +143,18 @@ def _reconcile_waiting(state: SchedulerState, step: Step, row: ActiveRun, *, aga
         return
     # Wait before trying a refused row again: an unplanned edit or another transaction's lock needs a moment.
     state.due.wait_until(row, max(row.due_at, step.now + _POLL_AGAIN) if again else None)
+
+
+def _waits_in_database(state: SchedulerState, row: ActiveRun, now: Instant) -> bool:
+    """Whether a poll finds the run in time: it is due far ahead, or a one-off run whose queue is paused."""
+    # A retry is live however far away, for its job's overlap rule. Planned runs are loaded only here.
+    is_tracked = row.kind is RunKind.OCCURRENCE or (row.state is RunState.RETRYING and row.job_id is not None)
+    if is_tracked or row.cancel_requested:
+        return False
+    if row.due_at > now + state.settings.lookahead_window:
+        return True
+    is_over = row.start_by is not None and row.start_by <= now
+    return row.job_id is None and not is_over and state.controls.pause_of(row.queue, now) is not None
 
 
 def _reconcile_in_flight(state: SchedulerState, step: Step, row: ActiveRun) -> None:

@@ -171,3 +171,16 @@ def test_a_cancelled_run_of_a_paused_queue_ends(world: World) -> None:
     run_id = world.enqueue()
     world.cancel(run_id)
     assert world.run(run_id).state is RunState.CANCELLED
+
+
+@pytest.mark.parametrize("until", [None, 20 * SECOND])
+def test_what_somebody_asked_for_waits_in_the_database_and_not_in_memory(world: World, until: int | None) -> None:
+    """A pause may last for days, with a million runs asked for meanwhile."""
+    world.pause_queue(until=until and world.now + until)
+    run_ids = [world.enqueue() for _ in range(3)]
+    world.advance(10 * SECOND)
+    assert [run_id for run_id in run_ids if run_id in {run.run_id for run in world.state.runs}] == []
+    if until is None:
+        world.resume_queue()
+    world.advance(11 * SECOND)
+    assert [world.run(run_id).state for run_id in run_ids] == [DONE] * 3

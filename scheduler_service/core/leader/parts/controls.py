@@ -18,6 +18,7 @@ class KnownControls:
     pauses: Mapping[str, QueuePause] = field(default_factory=dict)
     wanted: bool = False
     _recall_at: Instant = 0
+    _held: frozenset[str] = frozenset()
 
     def want(self) -> None:
         """Read them again as soon as possible."""
@@ -39,6 +40,11 @@ class KnownControls:
     def held_queues(self, now: Instant) -> tuple[str, ...]:
         """The queues that are paused."""
         return tuple(sorted(queue for queue, pause in self.pauses.items() if pause.holds(now)))
+
+    def take_ended(self, now: Instant) -> bool:
+        """Whether a pause has ended since the last call, by an edit or by itself."""
+        before, self._held = self._held, frozenset(self.held_queues(now))
+        return not before <= self._held
 
     def next_end(self, now: Instant) -> Instant | None:
         """The next time at which a pause ends by itself."""
