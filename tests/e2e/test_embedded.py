@@ -29,12 +29,12 @@ def plain(job_id, scheduled_at, note="none"):
     print("plain", job_id, scheduled_at.isoformat(), note, os.getpid(), flush=True)
 
 schedule.interval("plain", task=plain, every="1s", kwargs={"note": "hello"})
-schedule.interval("lambda", task=lambda job_id, at: print("lambda", job_id, flush=True), every="1s", queue="other")
+schedule.interval("lambda", task=lambda job_id: print("lambda", job_id, flush=True), every="1s", queue="other")
 CELERY
 
 def add_later():
     sys.stdin.readline()
-    schedule.interval("late", task=lambda job_id, at: print("late", at, flush=True), every="1s", queue="third")
+    schedule.interval("late", task=lambda: print("late of nothing", flush=True), every="1s", queue="third")
     print("added", flush=True)
 
 threading.Thread(target=add_later, daemon=True).start()
@@ -55,6 +55,7 @@ def program(folder: Path, *, celery: bool, waits: bool = True) -> Path:
 
 @pytest.mark.parametrize("celery", [False, True])
 def test_functions_and_tasks_run_in_the_program_and_threads_add_jobs_meanwhile(tmp_path: Path, celery: bool) -> None:
+    """The functions take two arguments, one and none."""
     # Its standard input is empty: the line that the thread waits for comes at once.
     path = program(tmp_path, celery=celery)
     with Child([sys.executable, str(path)], env=project_env(PYTHONUNBUFFERED="1"), cwd=tmp_path) as child:
@@ -62,7 +63,7 @@ def test_functions_and_tasks_run_in_the_program_and_threads_add_jobs_meanwhile(t
         assert ran.split()[-2:] == ["hello", str(child.pid)]
         child.wait_for_line("lambda lambda", 30)
         child.wait_for_line("added", 30)
-        child.wait_for_line("late 2", 30)
+        child.wait_for_line("late of nothing", 30)
         if celery:
             child.wait_for_line("task 7", 30)
         child.signal(signal.SIGINT)
