@@ -18,6 +18,7 @@ from scheduler_service.broker.inbox import RedisInbox
 from scheduler_service.cli.doctor import examine
 from scheduler_service.config.settings import Settings, load_settings
 from scheduler_service.local.up import run_up
+from tests.support.processes import free_port
 from tests.support.redis_server import RedisServer
 
 pytestmark = pytest.mark.redis
@@ -25,7 +26,9 @@ pytestmark = pytest.mark.redis
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    with RedisServer(tmp_path_factory.mktemp("node"), None, "--cluster-enabled", "yes") as running:
+    # The default is 10,000 above its port, which a connection may have.
+    own = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+    with RedisServer(tmp_path_factory.mktemp("node"), None, *own) as running:
         yield running
 
 
