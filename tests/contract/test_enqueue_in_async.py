@@ -31,8 +31,7 @@ from itinerary import (
     enqueue_many_in_async,
 )
 from itinerary.protocol.instants import HOUR, from_datetime
-from scheduler_service.ports.stores import RunFilter
-from tests.support.app_connections import by_psycopg, plain
+from tests.support.app_connections import by_psycopg, plain, tasks
 from tests.support.store_bed import StoreBed
 
 pytestmark = pytest.mark.postgres
@@ -125,10 +124,6 @@ each_way = pytest.mark.parametrize("opened", EACH.values(), ids=EACH)
 @pytest.fixture
 def url(emptied_postgres_url: str) -> str:
     return plain(emptied_postgres_url)
-
-
-def tasks(stores: StoreBed) -> list[str]:
-    return sorted(run.task for run in stores.runs.list(RunFilter(), 100, None).items)
 
 
 @each_way

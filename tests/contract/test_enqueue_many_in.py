@@ -12,8 +12,7 @@ from itinerary import BadValues, Conflict, enqueue_in, enqueue_many_in
 from itinerary.protocol.errors import NotFound
 from itinerary.protocol.instants import HOUR
 from scheduler_service.core.contract.run_requests import read_batch
-from scheduler_service.ports.stores import RunFilter
-from tests.support.app_connections import Way, by_psycopg, each_way, plain
+from tests.support.app_connections import Way, by_psycopg, each_way, plain, tasks
 from tests.support.processes import wait_until
 from tests.support.store_bed import StoreBed
 
@@ -29,11 +28,6 @@ FULL: dict[str, Any] = {
 @pytest.fixture
 def url(emptied_postgres_url: str) -> str:
     return plain(emptied_postgres_url)
-
-
-def tasks(stores: StoreBed) -> list[str]:
-    """The tasks of all runs."""
-    return sorted(run.task for run in stores.runs.list(RunFilter(), 100, None).items)
 
 
 @each_way

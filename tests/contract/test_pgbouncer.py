@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg  # type: ignore[import-untyped]
 import psycopg
 import pytest
-from sqlalchemy import make_url, text
+from sqlalchemy import text
 
 from itinerary import enqueue_many_in_async
 from itinerary.client.sync import enqueue_in
@@ -20,6 +20,7 @@ from scheduler_service.sql.database import Bounds, Database
 from scheduler_service.sql.migrations import check_schema, upgrade
 from scheduler_service.sql.postgres import is_direct
 from scheduler_service.sql.wakeups import PgWakeups
+from tests.support.app_connections import plain
 from tests.support.pgbouncer import ABSENT, PgBouncer, find_pgbouncer
 from tests.support.processes import wait_until
 from tests.support.store_bed import one_off, sql_bed
@@ -43,10 +44,6 @@ def pooler(request: pytest.FixtureRequest, emptied_postgres_url: str) -> Iterato
 def transactions(emptied_postgres_url: str) -> Iterator[PgBouncer]:
     with PgBouncer(emptied_postgres_url) as running:
         yield running
-
-
-def plain(url: str) -> str:
-    return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
 
 
 def on_server(url: str, query: str) -> Any:

@@ -11,6 +11,9 @@ from psycopg.rows import class_row, dict_row
 from sqlalchemy import Connection, create_engine, make_url
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
+from scheduler_service.ports.stores import RunFilter
+from tests.support.store_bed import StoreBed
+
 Opened = Any
 Way = Callable[[str], Any]
 
@@ -18,6 +21,11 @@ Way = Callable[[str], Any]
 def plain(url: str) -> str:
     """The URL as drivers take it."""
     return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+def tasks(stores: StoreBed) -> list[str]:
+    """The tasks of all runs."""
+    return sorted(run.task for run in stores.runs.list(RunFilter(), 100, None).items)
 
 
 @contextmanager

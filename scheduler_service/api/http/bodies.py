@@ -164,5 +164,5 @@ def check_text(text: str, loc: tuple[str, ...], key: str | int) -> None:
     """Raise Problem 422 for text that no database can store; `loc` and `key` name its place."""
     if not is_storable(text):
         shown = [part.encode("utf-8", "backslashreplace").decode() for part in (*loc, str(key))]
-        message = "text must hold no NUL and no half of a surrogate pair"
+        message = f"{'.'.join(shown)}: text must hold no NUL and no half of a surrogate pair"
         raise Problem(422, "some values are not accepted", [{"loc": shown, "msg": message}])
