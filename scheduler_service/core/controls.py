@@ -1,9 +1,10 @@
-"""Controls of users over queues, as the database keeps them: pauses. Values only."""
+"""Controls of users over dispatches, as the database keeps them: pauses, limits, fair queues. Values only."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from itinerary.protocol.instants import Instant, format_instant
+from scheduler_service.core.limits import Limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +28,15 @@ class QueuePause:
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """All pauses by queue, and the version of the edits: a leader dispatches only by the newest one."""
+    """All pauses by queue, all limits by name, and the queues in which lanes take turns.
+
+    `version` is that of the edits: a leader dispatches only by the newest one. The limits of queues are among `limits`.
+    """
 
     version: int = 0
     pauses: Mapping[str, QueuePause] = field(default_factory=dict)
+    limits: Mapping[str, Limit] = field(default_factory=dict)
+    fair: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

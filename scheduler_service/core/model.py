@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from itinerary.protocol.instants import SECOND, Duration, Instant
+from itinerary.protocol.limits import LimitUse
 from itinerary.protocol.run_fields import DEFAULT_PRIORITY, DEFAULT_QUEUE, NO_RETRIES, RetryPolicy
 from scheduler_service.core.run_state import RunState
 
@@ -133,6 +134,8 @@ class NewRun:
     request_hash: str | None = None
     traceparent: str | None = None
     owner: str | None = None
+    limits: tuple[LimitUse, ...] = ()
+    lane: str = ""
     older: tuple[str | None, str | None] = (None, None)  # key and hash as an older release stored them
 
 
@@ -162,6 +165,8 @@ class ActiveRun(NamedTuple):
     started_at: Instant | None = None
     worker: str | None = None
     start_by: Instant | None = None
+    limits: tuple[LimitUse, ...] = ()
+    lane: str = ""
 
 
 class DispatchedRun(NamedTuple):
@@ -258,6 +263,8 @@ class Run:
     owner: str | None = None
     start_by: Instant | None = None
     headers: Mapping[str, Any] | None = None
+    limits: tuple[LimitUse, ...] = ()
+    lane: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -236,8 +236,9 @@ class StoreWriter:
             case ReadCancels(limit=limit, after=after):
                 requests = store.cancel_requests(limit, after)
                 return requests if requests.runs else None
-            case ReadControls():
-                return ControlsRead(store.controls())
+            case ReadControls(known=known):
+                controls = store.controls(known)
+                return None if controls is None else ControlsRead(controls)
             case ReadJobs(job_ids=job_ids, since=since):
                 return JobsRead(tuple(store.histories_of(job_ids, since)))
             case PlaceJobs():

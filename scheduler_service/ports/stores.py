@@ -87,8 +87,8 @@ class LeaderStore(PlacementStore, Protocol):
         `planned` is marked if the job has or had that version and no later one is marked.
         """
 
-    def controls(self) -> Controls:
-        """The pauses of queues, no older than the version that comes with them."""
+    def controls(self, known: int) -> Controls | None:
+        """The pauses and limits, no older than the version that comes with them; None if that is still `known`."""
 
     def dispatch_runs(self, lease: Lease, dispatches: Sequence[Dispatch], now: Instant, control: int = 0) -> Dispatched:
         """The two-phase, state-guarded dispatch: collect the due ids FOR UPDATE SKIP LOCKED, then UPDATE them.

@@ -1,4 +1,4 @@
-"""Tables of queues as users describe and pause them, and of the version of these edits.
+"""Tables of queues and limits as users define them, of the version of these edits, and of what started by a rate.
 
 They belong to the metadata of tables.py. Promises that a row of `queues` exists only where somebody described or paused
 the queue. Holds no statement.
@@ -6,11 +6,11 @@ the queue. Holds no statement.
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, Integer, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Identity, Index, Integer, Table, Text, false
 
 from scheduler_service.sql.column_types import InstantColumn
 from scheduler_service.sql.record_tables import leaderships
-from scheduler_service.sql.tables import KEY
+from scheduler_service.sql.tables import KEY, PAYLOAD, ROW_ID
 
 metadata: Final = leaderships.metadata
 
@@ -31,4 +31,34 @@ queues: Final = Table(
     Column("paused_at", InstantColumn),
     Column("paused_by", Text),
     Column("paused_until", InstantColumn),
+    Column("concurrency", Integer),
+    Column("rate_count", Integer),
+    Column("rate_per", BigInteger),
+    Column("fair", Boolean, nullable=False, server_default=false()),
 )
+
+limits: Final = Table(
+    "limits",
+    metadata,
+    Column("name", KEY, primary_key=True),
+    Column("concurrency", Integer),
+    Column("rate_count", Integer),
+    Column("rate_per", BigInteger),
+    Column("per_key", Boolean, nullable=False),
+    Column("overrides", PAYLOAD, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("created_at", InstantColumn, nullable=False),
+    Column("updated_at", InstantColumn, nullable=False),
+)
+
+# What the leader heard to start for each rate: `count` starts no later than `at`. Without keys, the key is ''.
+limit_starts: Final = Table(
+    "limit_starts",
+    metadata,
+    Column("id", ROW_ID, Identity(), primary_key=True),
+    Column("limit_name", KEY, nullable=False),
+    Column("limit_key", KEY, nullable=False),
+    Column("at", InstantColumn, nullable=False),
+    Column("count", Integer, nullable=False),
+)
+Index("ix_limit_starts_at", limit_starts.c.at, limit_starts.c.id)

@@ -9,19 +9,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, false, func, literal_column, select
+from sqlalchemy import ColumnElement, Connection, false, func, literal_column, or_, select, true
 
 from itinerary.protocol.errors import Conflict
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.controls import Controls, QueuePause
+from scheduler_service.core.limits import Bounds
 from scheduler_service.sql.control_tables import control, queues
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.dialect import Dialect, dialect_of
+from scheduler_service.sql.limit_rows import LIMIT_COLUMNS, QUEUE_BOUNDS, bounds_of, limit_of, queue_limit
 from scheduler_service.sql.tables import leases
 
 _SHARD: Final = 0
 _ADVISORY_LOCK: Final[ColumnElement[int]] = literal_column(str(0x17_1EAA_2F))
 _PAUSE: Final = (queues.c.pause_reason, queues.c.paused_at, queues.c.paused_by, queues.c.paused_until)
+_IS_BOUNDED: Final = or_(*(column.is_not(None) for column in QUEUE_BOUNDS), queues.c.fair == true())
 _OF_SHARD: Final = select(control.c.version).where(control.c.shard == literal_column(str(_SHARD)))
 VERSION: Final = func.coalesce(_OF_SHARD.scalar_subquery(), literal_column("0"))
 
@@ -43,11 +46,21 @@ def control_version(connection: Connection) -> int:
     return version
 
 
-def read_controls(connection: Connection) -> Controls:
-    """Read the version first: a dispatch by an older version than that of the pauses is refused."""
+def read_controls(connection: Connection, known: int) -> Controls | None:
+    """The controls, or None if the version is still `known`.
+
+    The version is read first: a dispatch by an older version than that of the others is refused.
+    """
     version = control_version(connection)
+    if version == known:
+        return None
     paused = connection.execute(select(queues.c.queue, *_PAUSE).where(queues.c.paused_at.is_not(None)))
-    return Controls(version, {queue: QueuePause(*pause) for queue, *pause in paused})
+    pauses = {queue: QueuePause(*pause) for queue, *pause in paused}
+    bounded = connection.execute(select(queues.c.queue, *QUEUE_BOUNDS, queues.c.fair).where(_IS_BOUNDED)).all()
+    own = [queue_limit(row.queue, bounds) for row in bounded if (bounds := bounds_of(*row[1:4])) != Bounds()]
+    named = map(limit_of, connection.execute(select(*LIMIT_COLUMNS)))
+    fair = frozenset(row.queue for row in bounded if row.fair)
+    return Controls(version, pauses, {limit.name: limit for limit in (*own, *named)}, fair)
 
 
 def queue_pause(connection: Connection, queue: str, now: Instant) -> QueuePause | None:

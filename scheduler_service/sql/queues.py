@@ -4,7 +4,7 @@ Promises that a count of what waits reads a bounded number of index entries. Nev
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Self
 
 from sqlalchemy import Connection, func, select
@@ -50,7 +50,7 @@ class _Row:
         return {column.name: getattr(self, column.name) for column in _STORED}
 
 
-_STORED: Final = tuple(column for column in queues.c if column.name != "queue")
+_STORED: Final = tuple(queues.c[one.name] for one in fields(_Row))
 _TIMES: Final = ("paused_at", "paused_until")
 
 

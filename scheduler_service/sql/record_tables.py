@@ -1,4 +1,4 @@
-"""Tables that only record: the audit log, and past terms. They belong to the metadata of tables.py.
+"""Tables that only record: the audit log, past terms, the leader's figures. They are of the metadata of tables.py.
 
 Promises that a row of `audit_log` is never changed, and not deleted for 90 days: triggers of the migration enforce it.
 """
@@ -39,4 +39,13 @@ leaderships: Final = Table(
     Column("ended_at", InstantColumn, nullable=False),
     Column("ending", Text, nullable=False),
     Column("zone_rules", Text),
+)
+
+scheduler_statistics: Final = Table(
+    "scheduler_statistics",
+    metadata,
+    Column("at", InstantColumn, primary_key=True, autoincrement=False),
+    Column("active_runs", BigInteger, nullable=False),
+    Column("index_runs", BigInteger, nullable=False),
+    Column("lag", BigInteger, nullable=False),
 )

@@ -10,6 +10,7 @@ from sqlalchemy import BigInteger, Integer, Text, cast
 
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import Instant
+from itinerary.protocol.limits import LimitUse, limits_of, limits_text
 from itinerary.protocol.run_fields import RetryPolicy, retry_body
 from scheduler_service.core.contract.fields import read_retry, unread_retry
 from scheduler_service.core.model import (
@@ -38,7 +39,7 @@ _STATES: Final = {state.value: state for state in RunState}
 ACTIVE_COLUMNS: Final = (
     _R.run_id, _R.kind, _R.job_id, _R.job_version, _R.queue, _R.priority, _R.scheduled_at, _R.due_at, _R.state,
     _R.attempt, _R.retry, _R.timeout, _R.overlap, _R.cancel_requested_at, _R.seq, _R.pending_at, _R.published_at,
-    _R.started_at, _R.worker, _R.start_by,
+    _R.started_at, _R.worker, _R.start_by, _R.limits, _R.lane,
 )  # fmt: skip
 DISPATCHED_COLUMNS: Final = (
     _R.run_id, _R.attempt, _R.seq, _R.term, _R.job_id, _R.task, cast(_R.args, PayloadText),
@@ -49,7 +50,7 @@ RUN_COLUMNS: Final = (
     _R.run_id, _R.kind, _R.job_id, _R.job_version, _R.task, _R.args, _R.kwargs, _R.queue, _R.priority, _R.retry_of,
     _R.scheduled_at, _R.due_at, _R.state, _R.attempt, _R.retry, _R.timeout, _R.reason, _R.cancel_requested_at,
     _R.pending_at, _R.published_at, _R.started_at, _R.finished_at, _R.worker, _R.term, _R.result, _R.error,
-    _R.traceparent, _R.owner, _R.start_by, _R.headers,
+    _R.traceparent, _R.owner, _R.start_by, _R.headers, _R.limits, _R.lane,
 )  # fmt: skip
 _A: Final = run_attempts.c
 ATTEMPT_COLUMNS: Final = (
@@ -61,7 +62,7 @@ NEW_RUNS: Final = Batch(
     run_id=Text, kind=Text, job_id=Text, job_version=Integer, task=Text, args=Payload, kwargs=Payload, queue=Text,
     priority=Integer, retry_of=Text, scheduled_at=InstantColumn, due_at=InstantColumn, retry=Text, timeout=BigInteger,
     overlap=Text, idempotency_key=Text, request_hash=Text, traceparent=Text, owner=Text, start_by=InstantColumn,
-    headers=Payload,
+    headers=Payload, limits=Text, lane=Text,
 )  # fmt: skip
 
 
@@ -73,7 +74,7 @@ def new_run_row(run: NewRun, now: Instant) -> tuple[Any, ...]:
         run.queue, run.priority, run.retry_of, run.scheduled_at or now, due_at, _retry_text(run.retry),
         run.timeout, run.overlap.value if run.overlap else None, run.idempotency_key, run.request_hash,
         run.traceparent, run.owner, None if run.start_within is None else due_at + run.start_within,
-        dump_json(run.headers) if run.headers else None,
+        dump_json(run.headers) if run.headers else None, limits_text(run.limits), run.lane,
     )  # fmt: skip
 
 
@@ -81,12 +82,12 @@ def active_run(row: Sequence[Any]) -> ActiveRun:
     """The leader's record of a run, from ACTIVE_COLUMNS."""
     (
         run_id, kind, job_id, job_version, queue, priority, scheduled_at, due_at, state, attempt, retry, timeout,
-        overlap, cancel_requested_at, seq, pending_at, published_at, started_at, worker, start_by,
+        overlap, cancel_requested_at, seq, pending_at, published_at, started_at, worker, start_by, limits, lane,
     ) = row  # fmt: skip
     return ActiveRun(
         run_id, _KINDS[kind], job_id, job_version, queue, priority, scheduled_at, due_at, _STATES[state], attempt,
         _retry(retry), timeout, overlap_of(overlap), cancel_requested_at is not None, seq,
-        pending_at, published_at, started_at, worker, start_by,
+        pending_at, published_at, started_at, worker, start_by, _limits(limits), lane,
     )  # fmt: skip
 
 
@@ -100,13 +101,14 @@ def whole_run(row: Sequence[Any], attempts: tuple[Attempt, ...] = ()) -> Run:
     (
         run_id, kind, job_id, job_version, task, args, kwargs, queue, priority, retry_of, scheduled_at, due_at, state,
         attempt, retry, timeout, reason, cancel_requested_at, pending_at, published_at, started_at, finished_at,
-        worker, term, result, error, traceparent, owner, start_by, headers,
+        worker, term, result, error, traceparent, owner, start_by, headers, limits, lane,
     ) = row  # fmt: skip
     return Run(
         run_id, _KINDS[kind], job_id, job_version, task, args, kwargs, queue, priority, retry_of, scheduled_at,
         due_at, _STATES[state], attempt, _retry(retry), timeout, reason, cancel_requested_at, pending_at,
         published_at, started_at, finished_at, worker, term, result, _task_error(error), attempts,
         traceparent=traceparent, owner=owner, start_by=start_by, headers=headers,
+        limits=_limits(limits), lane=lane,
     )  # fmt: skip
 
 
@@ -162,6 +164,21 @@ def _retry(text: str | None) -> RetryPolicy:
 @lru_cache(maxsize=4_096)
 def _read_retry(text: str) -> RetryPolicy:
     return read_retry(json.loads(text), "retry")
+
+
+def _limits(text: str | None) -> tuple[LimitUse, ...]:
+    return () if text is None else _read_limits(text)
+
+
+@lru_cache(maxsize=4_096)
+def _read_limits(text: str) -> tuple[LimitUse, ...]:
+    """The limits of a row; limits that this program rejects hold nothing back."""
+    try:
+        return limits_of(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        problem = "a run's stored limits cannot be read; none holds it back"
+        log.error(problem, limits=text[:200], reason=str(error)[:200])
+        return ()
 
 
 def overlap_of(text: str | None) -> Overlap | None:

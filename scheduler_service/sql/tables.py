@@ -139,6 +139,8 @@ runs: Final = Table(
     Column("start_by", InstantColumn),
     Column("headers", PAYLOAD),
     Column("recalled_at", InstantColumn),
+    Column("limits", Text),
+    Column("lane", KEY, nullable=False, server_default=""),
     Column("standing", Text, Computed(_INDEX_STATE, persisted=True)),
     CheckConstraint(f"state IN ({', '.join(repr(s.value) for s in RunState)})", name="state"),
     CheckConstraint(f"kind IN ({', '.join(repr(k.value) for k in RunKind)})", name="kind"),
@@ -210,15 +212,6 @@ cursors: Final = Table(
     Column("swept_at", InstantColumn),
 )
 
-scheduler_statistics: Final = Table(
-    "scheduler_statistics",
-    metadata,
-    Column("at", InstantColumn, primary_key=True, autoincrement=False),
-    Column("active_runs", BigInteger, nullable=False),
-    Column("index_runs", BigInteger, nullable=False),
-    Column("lag", BigInteger, nullable=False),
-)
-
 
 def among(column: ColumnElement[Any], values: frozenset[Any]) -> ColumnElement[bool]:
     """`column IN (...)` in literals and in one order, so that prepared plans recognise partial indexes."""
@@ -251,6 +244,9 @@ IS_ACTIVE: Final = among(runs.c.state, ACTIVE)
 IS_TROUBLE: Final = among(runs.c.standing, frozenset({RunState.FAILED, RunState.MISSED}))
 IS_FINAL: Final = among(runs.c.state, FINAL)
 # Tests the index state and not the state, as all indexes of runs do: a dispatch writes nothing into it.
+# Few runs have a lane, and only one that waits and was asked for is found by it.
+_LANE_ORDER: Final = ("queue", "lane", "standing", "priority", "due_at", "id")
+HAS_LANE: Final = and_(runs.c.lane != literal_column("''"), among(runs.c.standing, WAITING))
 HAS_DEADLINE: Final = and_(runs.c.start_by.is_not(None), has_index_state(RunState.SCHEDULED))
 ENDED_OTHERWISE: Final = among(runs.c.standing, FINAL - {RunState.COMPLETED})
 IS_UNPLANNED: Final = jobs.c.planned_version != jobs.c.version
@@ -283,6 +279,7 @@ partial_index(
     runs.c.id,
     where=and_(IS_TRACKED, runs.c.cancel_requested_at.is_not(None)),
 )
+partial_index("ix_runs_lane", *(runs.c[name] for name in _LANE_ORDER), where=HAS_LANE)
 partial_index("ix_runs_start_by", runs.c.start_by, runs.c.id, where=HAS_DEADLINE)
 partial_index("ix_runs_troubles", runs.c.finished_at, runs.c.id, where=IS_TROUBLE)
 partial_index("ix_runs_ended_otherwise", runs.c.standing, runs.c.scheduled_at, runs.c.id, where=ENDED_OTHERWISE)

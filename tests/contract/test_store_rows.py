@@ -18,7 +18,8 @@ from scheduler_service.core.model import Job, MissedRange, Overlap
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.ports.stores import JobFilter
 from scheduler_service.sql.job_sets import SqlJobSets
-from scheduler_service.sql.tables import gaps, job_versions, jobs, run_attempts, runs, scheduler_statistics
+from scheduler_service.sql.record_tables import scheduler_statistics
+from scheduler_service.sql.tables import gaps, job_versions, jobs, run_attempts, runs
 from tests.support.store_bed import StoreBed, a_job, occurrence, one_off
 
 ERROR = {"type": "ValueError", "message": "too late"}

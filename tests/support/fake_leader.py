@@ -20,6 +20,7 @@ from scheduler_service.core.leader.commands import (
     Retract,
     Transition,
 )
+from scheduler_service.core.limits import QUEUE, Bounds, Limit
 from scheduler_service.core.model import ActiveRun, Attempt, Cursor, JobHistory, Lease, MissedRange, NewRun, RunKind
 from scheduler_service.core.run_state import ACTIVE, FINAL, WAITING, Event, RunState, is_allowed
 from scheduler_service.ports.stores import Dispatched
@@ -97,10 +98,14 @@ class FakeLeaderStore(FakePolls):
             self._tables.cursors[lease.shard] = (until, position)
             return tuple(run.run_id for run in batch.runs if run.run_id not in made)
 
-    def controls(self) -> Controls:
+    def controls(self, known: int) -> Controls | None:
         with self._tables.lock:
-            rows = self._tables.queues.items()
-            return Controls(self._tables.control, {name: row.pause for name, row in rows if row.pause is not None})
+            tables, rows = self._tables, self._tables.queues.items()
+            if tables.control == known:
+                return None
+            own = {QUEUE + name: Limit(QUEUE + name, row.bounds) for name, row in rows if row.bounds != Bounds()}
+            pauses = {name: row.pause for name, row in rows if row.pause is not None}
+            return Controls(tables.control, pauses, own | tables.limits, frozenset(n for n, row in rows if row.fair))
 
     def dispatch_runs(self, lease: Lease, dispatches: Sequence[Dispatch], now: Instant, control: int = 0) -> Dispatched:
         with self._tables.lock:

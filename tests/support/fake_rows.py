@@ -9,11 +9,13 @@ from typing import Any
 from itinerary.protocol.errors import LeaseLost, RowRefused
 from itinerary.protocol.instants import Duration, Instant
 from itinerary.protocol.json_text import is_storable
+from itinerary.protocol.limits import LimitUse
 from itinerary.protocol.run_fields import RetryPolicy
 from scheduler_service.core.audit import AuditedChange, AuditEntry
 from scheduler_service.core.controls import QueuePause
 from scheduler_service.core.explain.facts import Term
 from scheduler_service.core.leader.commands import LateReport, RecordStatistics
+from scheduler_service.core.limits import Bounds, Limit
 from scheduler_service.core.model import (
     ActiveRun,
     Attempt,
@@ -72,13 +74,15 @@ class RunRow:
     start_by: Instant | None = None
     headers: Any = None
     recalled_at: Instant | None = None
+    limits: tuple[LimitUse, ...] = ()
+    lane: str = ""
 
     def active(self) -> ActiveRun:
         return ActiveRun(
             self.run_id, self.kind, self.job_id, self.job_version, self.queue, self.priority, self.scheduled_at,
             self.due_at, self.state, self.attempt, self.retry, self.timeout, self.overlap,
             self.cancel_requested_at is not None, self.seq, self.pending_at, self.published_at, self.started_at,
-            self.worker, self.start_by,
+            self.worker, self.start_by, self.limits, self.lane,
         )  # fmt: skip
 
     def dispatched(self) -> DispatchedRun:
@@ -95,7 +99,7 @@ class RunRow:
             self.timeout, self.reason, self.cancel_requested_at, self.pending_at, self.published_at, self.started_at,
             self.finished_at, self.worker, self.term, self.result, task_error(self.error), attempts,
             traceparent=self.traceparent, start_by=self.start_by,
-            headers=self.headers,
+            headers=self.headers, limits=self.limits, lane=self.lane,
         )  # fmt: skip
 
 
@@ -154,6 +158,8 @@ class QueueRow:
 
     description: str = ""
     pause: QueuePause | None = None
+    bounds: Bounds = field(default_factory=Bounds)
+    fair: bool = False
 
 
 @dataclass(slots=True)
@@ -173,6 +179,7 @@ class Tables:
     audit: list[AuditEntry] = field(default_factory=list)
     ended_terms: list[Term] = field(default_factory=list)
     queues: dict[str, QueueRow] = field(default_factory=dict)
+    limits: dict[str, Limit] = field(default_factory=dict)
     control: int = 0
     next_id: int = 1
 
@@ -204,6 +211,7 @@ class Tables:
             run.retry, run.timeout, run.overlap, run.idempotency_key, run.request_hash,
             traceparent=run.traceparent, headers=as_json(run.headers) if run.headers else None,
             start_by=None if run.start_within is None else (run.due_at or now) + run.start_within,
+            limits=run.limits, lane=run.lane,
         )  # fmt: skip
         self.next_id += 1
         return True

@@ -22,8 +22,6 @@ from scheduler_service.core.run_state import Event, RunState
 def controls_read(state: SchedulerState, step: Step, read: ControlsRead) -> None:
     """Choose by these edits from now on."""
     controls = state.controls
-    if (read.controls.version, read.controls.pauses) == (controls.version, controls.pauses):
-        return
     controls.put(read.controls)
     for queue in controls.held_queues(step.now):
         for _, _, run_id in state.dispatches.waiting.get(queue, ()):

@@ -219,4 +219,6 @@ def _active(row: NewRun) -> ActiveRun:
         timeout=row.timeout,
         overlap=row.overlap,
         start_by=None if row.start_within is None else row.due_at + row.start_within,
+        limits=row.limits,
+        lane=row.lane,
     )

@@ -106,11 +106,13 @@ class ExpiredRead:
 
 @dataclass(frozen=True, slots=True)
 class ReadControls:
-    """Read the pauses of queues, with their version."""
+    """Read the pauses and limits, unless their version is still `known`."""
+
+    known: int
 
 
 @dataclass(frozen=True, slots=True)
 class ControlsRead:
-    """The pauses of queues, no older than their version."""
+    """Other pauses and limits than those known, no older than their version."""
 
     controls: Controls

@@ -38,7 +38,7 @@ def poll(state: SchedulerState, step: Step) -> None:
         polls.want()  # the runs of that queue stayed in the database
     if by_time or state.controls.wanted:
         state.controls.begin_read()
-        step.others.append(ReadControls())
+        step.others.append(ReadControls(state.controls.version))
     if by_time:
         step.others.append(ReadCancels(_CANCEL_LIMIT, polls.begin_cancels(step.now, interval)))
     if step.now >= polls.overdue.next_at:

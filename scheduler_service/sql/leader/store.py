@@ -29,7 +29,8 @@ from scheduler_service.sql.fence import fenced
 from scheduler_service.sql.leader import dispatch, placing, planning, reads, reports
 from scheduler_service.sql.leader.quarantine import Applying, Creating
 from scheduler_service.sql.notices import FactNotices
-from scheduler_service.sql.tables import cursors, scheduler_statistics
+from scheduler_service.sql.record_tables import scheduler_statistics
+from scheduler_service.sql.tables import cursors
 
 STATISTICS_KEPT: Final = 7 * DAY
 _NO_LIMIT: Final = 2**31 - 1
@@ -101,9 +102,9 @@ class SqlLeaderStore(LeaderStore):
             created = self._create(lease, batch, row_by_row=True)
         return tuple(run.run_id for run in batch.runs if run.run_id not in created)
 
-    def controls(self) -> Controls:
+    def controls(self, known: int) -> Controls | None:
         with self._database.read() as connection:
-            return read_controls(connection)
+            return read_controls(connection, known)
 
     def dispatch_runs(self, lease: Lease, dispatches: Sequence[Dispatch], now: Instant, control: int = 0) -> Dispatched:
         with self._fenced(lease, by_controls=True) as connection:

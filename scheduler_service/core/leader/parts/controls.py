@@ -1,4 +1,4 @@
-"""Pauses of queues as the leader last read them, and the time at which it recalls what is pending there."""
+"""Pauses and limits as the leader last read them, and the time at which it recalls what is pending in paused queues."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,16 +6,19 @@ from typing import Final
 
 from itinerary.protocol.instants import SECOND, Instant
 from scheduler_service.core.controls import Controls, QueuePause
+from scheduler_service.core.limits import Limit
 
 _RECALL_AGAIN: Final = SECOND
 
 
 @dataclass(slots=True)
 class KnownControls:
-    """The version and the pauses by which runs are chosen. `wanted`: the database may have others."""
+    """The version, the pauses and the limits by which runs are chosen. `wanted`: the database may have others."""
 
     version: int = 0
     pauses: Mapping[str, QueuePause] = field(default_factory=dict)
+    limits: Mapping[str, Limit] = field(default_factory=dict)
+    fair: frozenset[str] = frozenset()
     wanted: bool = False
     _recall_at: Instant = 0
     _held: frozenset[str] = frozenset()
@@ -31,6 +34,7 @@ class KnownControls:
     def put(self, controls: Controls) -> None:
         """Choose by these from now on."""
         self.version, self.pauses, self._recall_at = controls.version, controls.pauses, 0
+        self.limits, self.fair = controls.limits, controls.fair
 
     def pause_of(self, queue: str, now: Instant) -> QueuePause | None:
         """The pause that holds the queue's runs back."""

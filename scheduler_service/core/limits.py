@@ -1,0 +1,46 @@
+"""Limits as users define them: how many runs may be in flight, and how many may start in any window. Values only."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from itinerary.protocol.instants import Duration
+
+QUEUE: Final = "queue:"
+"""Before the name of a queue: the name of its own limit, which no other limit can have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """At most `count` runs start in any window of `per`."""
+
+    count: int
+    per: Duration
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """At most `concurrency` runs are in flight, at most `rate` start; None: any number."""
+
+    concurrency: int | None = None
+    rate: Rate | None = None
+
+    def replaced_by(self, other: "Bounds") -> "Bounds":
+        """These bounds, with each that `other` has in place of theirs."""
+        return Bounds(self.concurrency if other.concurrency is None else other.concurrency, other.rate or self.rate)
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit by its name. `per_key`: the bounds hold for each key by itself, and `overrides` replaces those of one."""
+
+    name: str
+    bounds: Bounds
+    per_key: bool = False
+    overrides: Mapping[str, Bounds] = field(default_factory=dict)
+    description: str = ""
+
+    def bounds_of(self, key: str | None) -> Bounds:
+        """The bounds that hold for this key."""
+        override = None if key is None else self.overrides.get(key)
+        return self.bounds if override is None else self.bounds.replaced_by(override)
