@@ -1,4 +1,4 @@
-"""Limits, which runs name them, and the lane in which a run waits.
+"""Limits, which runs and which jobs name them, and the lane in which a run waits.
 
 Only waiting runs that were asked for and have a lane are in the index of lanes. On PostgreSQL it is made beside running
 leaders (CONCURRENTLY); one that was left half made is made anew.
@@ -48,6 +48,14 @@ def upgrade() -> None:
         **again,
     )
     op.create_table(
+        "job_limits",
+        sa.Column("limit_name", KEY, nullable=False),
+        sa.Column("job_id", KEY, nullable=False),
+        sa.PrimaryKeyConstraint("limit_name", "job_id", name="pk_job_limits"),
+        **again,
+    )
+    op.create_index("ix_job_limits_job", "job_limits", ["job_id"], **again)
+    op.create_table(
         "limit_starts",
         sa.Column("id", ROW_ID, sa.Identity(), nullable=False),
         sa.Column("limit_name", KEY, nullable=False),
@@ -71,13 +79,10 @@ def downgrade() -> None:
     if op.get_bind().dialect.name == "postgresql":
         with op.get_context().autocommit_block():
             op.drop_index(INDEX, "runs", if_exists=True, postgresql_concurrently=True)
-        op.drop_index("ix_limit_starts_at", "limit_starts")
-        op.drop_table("limit_starts")
-        op.drop_table("limits")
     else:
         op.drop_index(INDEX, "runs")
-        op.drop_table("limit_starts")
-        op.drop_table("limits")
+    for table in ("limit_starts", "job_limits", "limits"):
+        op.drop_table(table)
     for column in ("fair", "rate_per", "rate_count", "concurrency"):
         op.drop_column("queues", column)
     op.drop_column("runs", "lane")

@@ -1,4 +1,4 @@
-"""Tables of queues and limits as users define them, of the version of these edits, and of what started by a rate.
+"""Tables of queues and limits as users define them, of the jobs that name a limit, of these edits' version, of starts.
 
 They belong to the metadata of tables.py. Promises that a row of `queues` exists only where somebody described or paused
 the queue. Holds no statement.
@@ -50,6 +50,15 @@ limits: Final = Table(
     Column("created_at", InstantColumn, nullable=False),
     Column("updated_at", InstantColumn, nullable=False),
 )
+
+# Which current jobs name a limit: found without reading definitions.
+job_limits: Final = Table(
+    "job_limits",
+    metadata,
+    Column("limit_name", KEY, primary_key=True),
+    Column("job_id", KEY, primary_key=True),
+)
+Index("ix_job_limits_job", job_limits.c.job_id)
 
 # What the leader heard to start for each rate: `count` starts no later than `at`. Without keys, the key is ''.
 limit_starts: Final = Table(
