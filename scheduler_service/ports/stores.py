@@ -58,8 +58,8 @@ class LeaderStore(PlacementStore, Protocol):
     def active_runs(self) -> list[ActiveRun]:
         """All runs that the leader must know when it takes over.
 
-        These are pending and running runs, and a job's retrying runs. Also waiting runs that are due within a minute or
-        were created by a schedule.
+        These are pending and running runs, a job's retrying runs, and what a schedule created. The other waiting runs
+        may be a million: its polls read those that can soon be dispatched.
         """
 
     def job_histories(self, since: Instant | None) -> list[JobHistory]:
@@ -120,7 +120,7 @@ class LeaderStore(PlacementStore, Protocol):
         """
 
     def overdue_runs(self, until: Instant, limit: int, after: Place | None) -> OverdueRead:
-        """Runs scheduled or retrying with due_at < until, whatever created them, at most `limit` behind `after`."""
+        """Runs that a schedule created, scheduled or retrying with due_at < until, at most `limit` behind `after`."""
 
     def expired_runs(self, until: Instant, limit: int, after: Place | None) -> ExpiredRead:
         """Runs that no schedule created, scheduled, with start_by < until, at most `limit` behind `after`."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from itinerary.protocol.errors import LeaseLost
-from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND
+from itinerary.protocol.instants import DAY, HOUR, SECOND
 from itinerary.protocol.run_fields import RetryPolicy
 from scheduler_service.core.leader.commands import Apply, CreateRuns, RecordStatistics, Retract, Transition
 from scheduler_service.core.model import MissedRange, Overlap, RunKind
@@ -235,13 +235,15 @@ def test_due_runs_that_were_asked_for_are_found_apart_from_planned_ones(bed: Sto
 def test_overdue_runs_are_walked_through_a_page_at_a_time_by_queue_priority_and_time(bed: StoreBed) -> None:
     lease = bed.lead()
     now = lease.now
-    job = bed.planned_job(lease)
-    same = [one_off(now - 9) for _ in range(3)]
+    job, *others = (bed.planned_job(lease, f"job{number}") for number in range(4))
+    same = [occurrence(other, now - 9) for other in others]
     turns = [
-        one_off(now - 1, queue="a", priority=9), one_off(now, priority=0), replace(occurrence(job, now - 20)), *same,
-        one_off(now - 8), one_off(now - 30, priority=7), one_off(now - 40, queue="z", priority=2),
+        occurrence(job, now - 1, queue="a", priority=9), occurrence(job, now, priority=0), occurrence(job, now - 20),
+        *same, occurrence(job, now - 8), occurrence(job, now - 30, priority=7),
+        occurrence(job, now - 40, queue="z", priority=2),
     ]  # fmt: skip
-    bed.make(lease, *reversed(turns), one_off(now + 2), one_off(now + DAY, queue="future"))
+    later = (occurrence(job, now + 2), occurrence(job, now + DAY, queue="future"))
+    bed.make(lease, *reversed(turns), *later, one_off(now - 2), one_off(now - 3, queue="m"))
     # Those that are equal come by the number of their row.
     turns[3:6] = turns[3:6][::-1]
 
@@ -264,19 +266,20 @@ def test_overdue_runs_are_walked_through_a_page_at_a_time_by_queue_priority_and_
 
 def test_a_walk_goes_on_though_the_place_where_it_stopped_is_no_more(bed: StoreBed) -> None:
     lease = bed.lead()
-    first, second = one_off(lease.now - 2, queue="a"), one_off(lease.now - 1, queue="b")
+    job = bed.planned_job(lease)
+    first, second = occurrence(job, lease.now - 2, queue="a"), occurrence(job, lease.now - 1, queue="b")
     bed.make(lease, first, second)
     page = bed.leader.overdue_runs(lease.now, 1, None)
     bed.leader.dispatch_runs(lease, [release(first)], lease.now)
     assert [run.run_id for run in bed.leader.overdue_runs(lease.now, 1, page.after).runs] == [second.run_id]
 
 
-def test_active_runs_are_those_out_those_of_schedules_and_those_due_within_a_minute(bed: StoreBed) -> None:
+def test_active_runs_are_those_in_flight_and_those_of_schedules(bed: StoreBed) -> None:
     lease = bed.lead()
     job = bed.planned_job(lease)
     pending, running, done = bed.dispatched(lease, *(one_off(lease.now) for _ in range(3)))
-    planned, soon = bed.make(lease, occurrence(job, lease.now + DAY), one_off(lease.now + 30 * SECOND))
-    bed.make(lease, one_off(lease.now + DAY), one_off(lease.now + 2 * MINUTE + 30 * SECOND))
+    (planned,) = bed.make(lease, occurrence(job, lease.now + DAY))
+    bed.make(lease, one_off(lease.now - DAY), one_off(lease.now), one_off(lease.now + DAY))
     bed.leader.apply(
         lease,
         Apply(
@@ -287,7 +290,7 @@ def test_active_runs_are_those_out_those_of_schedules_and_those_due_within_a_min
         ),
     )
     active = bed.leader.active_runs()
-    assert sorted(run.run_id for run in active) == sorted(r.run_id for r in (pending, running, planned, soon))
+    assert sorted(run.run_id for run in active) == sorted(r.run_id for r in (pending, running, planned))
     (started,) = [run for run in active if run.state is RunState.RUNNING]
     assert (started.worker, started.started_at, started.pending_at) == ("w@h", lease.now, lease.now + 1)
 

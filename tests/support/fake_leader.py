@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from itinerary.protocol.errors import RowRefused
-from itinerary.protocol.instants import DAY, MICROSECOND, MINUTE, Instant
+from itinerary.protocol.instants import DAY, MICROSECOND, Instant
 from scheduler_service.core.balancing.placements import MovedBefore, PlaceJobs, Placement, placed
 from scheduler_service.core.balancing.rebalance_record import last_moved, record_body
 from scheduler_service.core.controls import Controls
@@ -45,12 +45,11 @@ class FakeLeaderStore(FakePolls):
 
     def active_runs(self) -> list[ActiveRun]:
         with self._tables.lock:
-            soon = self._tables.clock() + MINUTE
             return [
                 row.active()
                 for row in self._tables.runs.values()
                 if row.state in ACTIVE - WAITING
-                or (row.state in WAITING and (row.due_at < soon or row.kind is RunKind.OCCURRENCE))
+                or (row.state in WAITING and row.kind is RunKind.OCCURRENCE)
                 or (row.state is RunState.RETRYING and row.kind is RunKind.MANUAL)
             ]
 

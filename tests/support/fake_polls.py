@@ -23,7 +23,8 @@ class FakePolls:
 
     def overdue_runs(self, until: Instant, limit: int, after: Place | None) -> OverdueRead:
         with self._tables.lock:
-            return OverdueRead(*_next(self._in_turn(until), limit, after, _turn))
+            planned = [row for row in self._in_turn(until) if row.kind is RunKind.OCCURRENCE]
+            return OverdueRead(*_next(planned, limit, after, _turn))
 
     def expired_runs(self, until: Instant, limit: int, after: Place | None) -> ExpiredRead:
         with self._tables.lock:

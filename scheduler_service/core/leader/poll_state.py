@@ -56,7 +56,10 @@ class DueRead:
 
 @dataclass(frozen=True, slots=True)
 class ReadOverdue:
-    """Poll the next `limit` waiting runs that were due before `until`, whatever created them."""
+    """Poll the next `limit` waiting runs that a schedule created and that were due before `until`.
+
+    The other ones may be a million, and are found by the polls for due runs.
+    """
 
     until: Instant
     limit: int

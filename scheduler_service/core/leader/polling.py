@@ -21,7 +21,7 @@ from scheduler_service.core.leader.poll_state import (
 from scheduler_service.core.leader.reconciling import reconcile
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step
-from scheduler_service.core.model import ActiveRun, RunKind
+from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.run_state import FINAL, RunState
 
 _DUE_LIMIT: Final = 10_000
@@ -71,26 +71,11 @@ def due_read(state: SchedulerState, step: Step, read: DueRead) -> None:
 
 
 def waiting_read(state: SchedulerState, step: Step, read: OverdueRead | ExpiredRead) -> None:
-    """Take over runs that memory lost, and expired runs that only the database holds."""
-    if isinstance(read, ExpiredRead):
-        _expired_read(state, step, read)
-    else:
-        _overdue_read(state, step, read)
-
-
-def _overdue_read(state: SchedulerState, step: Step, read: OverdueRead) -> None:
-    """Take over overdue runs; requested (not planned) ones only while their queue has too few waiting."""
+    """Take over planned runs that memory lost, and expired runs that only the database holds."""
     for run in read.runs:
-        if run.kind is RunKind.OCCURRENCE or len(state.dispatches.waiting.get(run.queue, ())) < _DUE_LIMIT:
-            _take_over(state, step, run)
-    state.polls.overdue.read(read.after, step.now)
-
-
-def _expired_read(state: SchedulerState, step: Step, read: ExpiredRead) -> None:
-    """Take over expired runs; their deadline is judged later, against memory."""
-    for run in read.runs:
-        _take_over(state, step, run)
-    state.polls.expired.read(read.after, step.now)
+        _take_over(state, step, run)  # the deadline of an expired run is judged later, against memory
+    poll = state.polls.expired if isinstance(read, ExpiredRead) else state.polls.overdue
+    poll.read(read.after, step.now)
 
 
 def _take_over(state: SchedulerState, step: Step, run: ActiveRun) -> None:

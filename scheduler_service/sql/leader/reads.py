@@ -73,9 +73,9 @@ def due_runs(connection: Connection, until: Instant, limit: int, paused: Collect
 def overdue(
     connection: Connection, until: Instant, limit: int, after: Place | None
 ) -> tuple[list[ActiveRun], Place | None]:
-    """The next `limit` waiting runs due before `until`, by queue, priority and time; and the place to continue."""
+    """The next `limit` planned runs due before `until`, by queue, priority and time; and the place to continue."""
     found: list[Row[Any]] = []
-    for queue, index_states in _queues(connection, _ANY):
+    for queue, index_states in _queues(connection, (TRACKED,)):
         if after is not None and queue < after[0]:
             continue
         behind = _behind(after, until) if after is not None and queue == after[0] else _FROM_THE_FIRST

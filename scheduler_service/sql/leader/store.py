@@ -13,7 +13,7 @@ from typing import Final
 from sqlalchemy import Connection, delete, select
 
 from itinerary.protocol.errors import RowRefused
-from itinerary.protocol.instants import DAY, MINUTE, Instant
+from itinerary.protocol.instants import DAY, Instant
 from scheduler_service.core.balancing.placements import MovedBefore, PlaceJobs
 from scheduler_service.core.controls import Controls
 from scheduler_service.core.leader.commands import Apply, CreateRuns, Dispatch, RecordStatistics
@@ -33,7 +33,6 @@ from scheduler_service.sql.record_tables import scheduler_statistics
 from scheduler_service.sql.tables import cursors
 
 STATISTICS_KEPT: Final = 7 * DAY
-_NO_LIMIT: Final = 2**31 - 1
 
 
 class SqlLeaderStore(LeaderStore):
@@ -59,12 +58,8 @@ class SqlLeaderStore(LeaderStore):
             return Cursor(*connection.execute(kept).one())
 
     def active_runs(self) -> list[ActiveRun]:
-        """A run that changes during the read appears in its later state."""
         with self._database.read() as connection:
-            soon = self._database.read_clock(connection) + MINUTE
-            waiting = reads.due_runs(connection, soon, _NO_LIMIT, ())
-            tracked = reads.tracked_runs(connection)
-        return list({run.run_id: run for run in (*waiting, *tracked)}.values())
+            return reads.tracked_runs(connection)
 
     def job_histories(self, since: Instant | None) -> list[JobHistory]:
         with self._database.read() as connection:
