@@ -14,10 +14,11 @@ import structlog
 from itinerary.protocol.instants import SECOND
 from scheduler_service.core.balancing.placements import BalancerCommand
 from scheduler_service.core.leader.commands import BuildIndex, Command, RereadInbox, StoreCommand
-from scheduler_service.core.leader.iteration import iterate, next_wake, take_over
+from scheduler_service.core.leader.iteration import iterate, next_wake
 from scheduler_service.core.leader.rebuilding import IndexBuilder
 from scheduler_service.core.leader.results import Shutdown
 from scheduler_service.core.leader.state import CoreSettings, SchedulerState
+from scheduler_service.core.leader.taking_over import take_over
 from scheduler_service.loops.balancer_thread import BalancerThread
 from scheduler_service.loops.broker_thread import BrokerThread
 from scheduler_service.loops.command_thread import CommandThread
@@ -98,6 +99,7 @@ class SchedulerLoop:
 
     def _take_over(self) -> SchedulerState:
         store, lease = self._adapters.store, self._renewer.lease
+        controls = store.controls(0)
         cursor = store.cursor(lease)
         jobs = store.job_histories(cursor.materialised_until)
         self._adapters.meter.jobs_refused(store.refused_jobs())
@@ -118,7 +120,7 @@ class SchedulerLoop:
             self._adapters.inbox, self._mailbox, self._adapters.meter, cursor.inbox_position,
             self._inbox_buffer, lambda: self._store_writer.backlog() > _BACKLOG, self._renewer.now, self._broke,
         )  # fmt: skip
-        state, commands = take_over(self._settings, lease.term, cursor, jobs, runs, self._renewer.now())
+        state, commands = take_over(self._settings, lease.term, cursor, jobs, runs, self._renewer.now(), controls)
         self._besides = self._besides_the_loop()
         for part in (
             *self._store_writer.threads,

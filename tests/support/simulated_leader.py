@@ -16,13 +16,14 @@ from itinerary.protocol.identity import task_id
 from itinerary.protocol.instants import MILLISECOND, SECOND, Instant
 from scheduler_service.core.balancing.placements import BalancerCommand
 from scheduler_service.core.leader.commands import Apply, BuildIndex, Command, RereadInbox, StoreCommand
-from scheduler_service.core.leader.iteration import iterate, next_wake, take_over
+from scheduler_service.core.leader.iteration import iterate, next_wake
 from scheduler_service.core.leader.messages import decode
 from scheduler_service.core.leader.poll_state import NEVER
 from scheduler_service.core.leader.rebuilding import IndexBuilder
 from scheduler_service.core.leader.recalling import recall
 from scheduler_service.core.leader.results import InboxRead, Shutdown, UnplannedJobs
 from scheduler_service.core.leader.step import Step
+from scheduler_service.core.leader.taking_over import take_over
 from scheduler_service.core.model import Lease
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.loops.broker_thread import BrokerThread
@@ -104,6 +105,7 @@ class SimLeader(Process):
         self.renewer = _Renewer(
             simulation.store.leases, lease, simulation.t, simulation.ttl, lambda: None, lambda: simulation.t
         )
+        controls = store.controls(0)
         cursor = store.cursor(lease)
         self._store: Any = _Unsure(self)
         no_wait = _NoWait()
@@ -126,7 +128,9 @@ class SimLeader(Process):
         self.stopping = False
         self._commands_left: int | None = None
         jobs, runs = store.job_histories(cursor.materialised_until), store.active_runs()
-        self.state, commands = take_over(simulation.settings, lease.term, cursor, jobs, runs, self.renewer.now())
+        self.state, commands = take_over(
+            simulation.settings, lease.term, cursor, jobs, runs, self.renewer.now(), controls
+        )
         simulation.note(f"{self.name} takes over: cursor {cursor}, {len(runs)} runs, {len(jobs)} jobs")
         self._submit(commands)
         self.kick("loop", 0)

@@ -17,7 +17,7 @@ from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.balancing.placements import BalancerCommand
 from scheduler_service.core.contract.job_json import read_job
 from scheduler_service.core.leader.commands import BuildIndex, Command, RereadInbox, StoreCommand
-from scheduler_service.core.leader.iteration import iterate, next_wake, take_over
+from scheduler_service.core.leader.iteration import iterate, next_wake
 from scheduler_service.core.leader.messages import decode
 from scheduler_service.core.leader.poll_state import NEVER
 from scheduler_service.core.leader.rebuilding import IndexBuilder
@@ -25,6 +25,7 @@ from scheduler_service.core.leader.recalling import recall
 from scheduler_service.core.leader.results import InboxRead
 from scheduler_service.core.leader.state import CoreSettings
 from scheduler_service.core.leader.step import Step
+from scheduler_service.core.leader.taking_over import take_over
 from scheduler_service.core.model import Job, NewRun, Run, RunKind
 from scheduler_service.loops.balancer_thread import BalancerThread
 from scheduler_service.loops.broker_thread import BrokerThread
@@ -165,6 +166,7 @@ class World:
         self.mailbox = Mailbox()
         self.renewer = LeaseRenewer(self.store.leases, lease, self.now, TTL, lambda: None, clock=lambda: self.now)
         store = self.store.leader
+        controls = store.controls(0)
         cursor = store.cursor(lease)
         stopping = threading.Event()
         since = cursor.materialised_until
@@ -174,8 +176,14 @@ class World:
             self.dispatcher, self.claims, self.inbox, self.meter, self.renewer, self.mailbox, stopping, self._broke
         )
         self.state, commands = take_over(
-            self.settings, lease.term, cursor, store.job_histories(since), store.active_runs(), self.renewer.now()
-        )
+            self.settings,
+            lease.term,
+            cursor,
+            store.job_histories(since),
+            store.active_runs(),
+            self.renewer.now(),
+            controls,
+        )  # fmt: skip
         self._position, self._rereading, self._read_to = cursor.inbox_position, False, "0-0"
         self._listened = NEVER
         self.carry_out(commands)

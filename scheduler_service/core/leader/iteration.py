@@ -4,13 +4,13 @@ Take a new index and edits, plan, take other messages (lost attempts last), disp
 in flight, poll, tidy up. It does no I/O, reads no clock, raises for no message: it counts those that it cannot use.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import assert_never
 
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.balancing.placements import PlacementFeedback, RebalanceAsked, Survey
 from scheduler_service.core.leader import placing, polling, redis_epoch
-from scheduler_service.core.leader.commands import Command, CreateRuns, Reply, ReplyMetrics
+from scheduler_service.core.leader.commands import Command, Reply, ReplyMetrics
 from scheduler_service.core.leader.dispatching import dispatch
 from scheduler_service.core.leader.edits import read_edited, take_jobs
 from scheduler_service.core.leader.holding import controls_read, next_of_queues, recall_paused
@@ -40,11 +40,7 @@ from scheduler_service.core.leader.messages import (
     Started,
     Succeeded,
 )
-from scheduler_service.core.leader.parts.inbox import InboxPosition
-from scheduler_service.core.leader.parts.judged import Judged
-from scheduler_service.core.leader.parts.numbers import MessageNumbers
-from scheduler_service.core.leader.parts.planned import Planned
-from scheduler_service.core.leader.planning import plan, without_unfinished
+from scheduler_service.core.leader.planning import plan
 from scheduler_service.core.leader.poll_state import (
     CancelsRead,
     ControlsRead,
@@ -57,7 +53,7 @@ from scheduler_service.core.leader.publish_windows import recall_outranked
 from scheduler_service.core.leader.queries import answer
 from scheduler_service.core.leader.rebuilding import take_index, want_rebuild
 from scheduler_service.core.leader.recalling import claims_recalled
-from scheduler_service.core.leader.reconciling import applied, raise_watermarks, reconcile, runs_read, watermarks_raised
+from scheduler_service.core.leader.reconciling import applied, raise_watermarks, runs_read, watermarks_raised
 from scheduler_service.core.leader.reports import heartbeat, report
 from scheduler_service.core.leader.results import (
     Applied,
@@ -83,46 +79,9 @@ from scheduler_service.core.leader.results import (
     WatermarksRaised,
     Woken,
 )
-from scheduler_service.core.leader.state import CoreSettings, SchedulerState
+from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step
 from scheduler_service.core.leader.tidying import clean_up, record_statistics
-from scheduler_service.core.model import ActiveRun, Cursor, JobHistory
-
-
-def take_over(
-    settings: CoreSettings,
-    term: int,
-    cursor: Cursor,
-    jobs: Iterable[JobHistory],
-    runs: Iterable[ActiveRun],
-    now: Instant,
-) -> tuple[SchedulerState, list[Command]]:
-    """Build a new leader's state from what the last leader committed, and its first commands."""
-    planned_until = cursor.materialised_until if cursor.materialised_until is not None else now
-    went_back = planned_until > now + settings.lookahead_window
-    if went_back:
-        # The database's clock was ahead at that write. Rows planned beyond `now` stay; planning restarts from `now`.
-        planned_until = now
-    judged = Judged.taken_over(min(cursor.judged_until or 0, now))
-    inbox = InboxPosition.taken_over(cursor.inbox_position, now)
-    numbers = MessageNumbers.of_term(term)
-    state = SchedulerState(settings, term, now, Planned(planned_until), judged, inbox, numbers)
-    step = Step(now)
-    if went_back:
-        step.creating.append(CreateRuns((), planned_until, set_back=True))
-    found = tuple(runs) if went_back else without_unfinished(step, tuple(runs), planned_until)
-    for run in found:
-        state.runs.put(run)
-    take_jobs(state, step, JobsRead(tuple(jobs)))
-    state.jobs.all_are_in_the_next_index()
-    placing.follow(state, step, state.jobs)
-    for run in found:
-        # Edits without a leader retracted some of these runs and replaced others by newer ones.
-        if state.runs.get(run.run_id) is run:
-            state.runs.drop(run.run_id)
-            reconcile(state, step, run)
-    want_rebuild(state, step)
-    return state, step.finish(state)
 
 
 def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -> tuple[SchedulerState, list[Command]]:

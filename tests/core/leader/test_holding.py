@@ -4,6 +4,7 @@ import pytest
 
 from itinerary.protocol.instants import MINUTE, SECOND
 from itinerary.protocol.run_fields import RetryPolicy
+from scheduler_service.core.leader.commands import DispatchRuns
 from scheduler_service.core.leader.queries import oldest_due
 from scheduler_service.core.run_state import RunState
 from tests.support.world import SOMEBODY, World
@@ -184,3 +185,12 @@ def test_what_somebody_asked_for_waits_in_the_database_and_not_in_memory(world: 
         world.resume_queue()
     world.advance(11 * SECOND)
     assert [world.run(run_id).state for run_id in run_ids] == [DONE] * 3
+
+
+def test_a_new_leader_knows_the_pauses_before_it_chooses(world: World) -> None:
+    world.pause_queue()
+    world.every("beat", "1s", overlap="allow")
+    world.advance(2 * SECOND)
+    world.commands.clear()
+    world.lead()
+    assert [one for one in world.commands if isinstance(one, DispatchRuns)] == []

@@ -19,7 +19,7 @@ from scheduler_service.core.leader.commands import (
     ReadRuns,
     Transition,
 )
-from scheduler_service.core.leader.iteration import iterate, take_over
+from scheduler_service.core.leader.iteration import iterate
 from scheduler_service.core.leader.messages import CancelRun, Failed, RunEnqueued, Started, Succeeded
 from scheduler_service.core.leader.results import (
     EpochSeen,
@@ -31,6 +31,7 @@ from scheduler_service.core.leader.results import (
     Shutdown,
 )
 from scheduler_service.core.leader.state import CoreSettings, SchedulerState
+from scheduler_service.core.leader.taking_over import take_over
 from scheduler_service.core.model import ActiveRun, Cursor, DispatchedRun, RunKind
 from scheduler_service.core.run_state import Event, RunState
 

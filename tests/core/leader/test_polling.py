@@ -2,7 +2,7 @@
 
 from itinerary.protocol.instants import MILLISECOND, SECOND, Instant
 from scheduler_service.core.leader.commands import Command
-from scheduler_service.core.leader.iteration import iterate, next_wake, take_over
+from scheduler_service.core.leader.iteration import iterate, next_wake
 from scheduler_service.core.leader.poll_state import (
     CancelsRead,
     DueRead,
@@ -13,6 +13,7 @@ from scheduler_service.core.leader.poll_state import (
 )
 from scheduler_service.core.leader.results import Feedback, Woken
 from scheduler_service.core.leader.state import CoreSettings, SchedulerState
+from scheduler_service.core.leader.taking_over import take_over
 from scheduler_service.core.model import ActiveRun, Cursor, RunKind
 from scheduler_service.core.run_state import RunState
 from tests.support.world import World

@@ -7,12 +7,13 @@ import pytest
 
 from itinerary.protocol.instants import MILLISECOND, MINUTE, SECOND, format_instant
 from scheduler_service.core.leader.commands import Apply, BuildIndex, CreateRuns, DispatchRuns
-from scheduler_service.core.leader.iteration import iterate, take_over
+from scheduler_service.core.leader.iteration import iterate
 from scheduler_service.core.leader.messages import decode
 from scheduler_service.core.leader.poll_state import OverdueRead
 from scheduler_service.core.leader.rebuilding import IndexBuilder
 from scheduler_service.core.leader.results import InboxRead, JobsRead, RunsRead, RunsRedispatched
 from scheduler_service.core.leader.state import CoreSettings
+from scheduler_service.core.leader.taking_over import take_over
 from scheduler_service.core.model import Cursor, DispatchedRun
 from scheduler_service.core.run_state import RunState
 from tests.support.world import MONDAY, World, attempt_of
