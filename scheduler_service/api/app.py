@@ -19,7 +19,19 @@ from scheduler_service.api.http.rate_limit import RateLimit, rate_of
 from scheduler_service.api.http.request_ids import RequestId
 from scheduler_service.api.openapi.documents import document_text, install_document, operation_id
 from scheduler_service.api.pages import balancing, dashboard
-from scheduler_service.api.routes import apply, audit, backfill, balance, explain, health, jobs, queues, runs, scheduler
+from scheduler_service.api.routes import (
+    apply,
+    audit,
+    backfill,
+    balance,
+    explain,
+    health,
+    jobs,
+    limits,
+    queues,
+    runs,
+    scheduler,
+)
 from scheduler_service.version import VERSION
 
 DESCRIPTION: Final = """\
@@ -69,6 +81,7 @@ def _routes() -> tuple[BaseRoute, ...]:
         backfill,
         runs,
         queues,
+        limits,
         scheduler,
         balance,
         health,

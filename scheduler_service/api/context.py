@@ -11,6 +11,7 @@ from itinerary.protocol.instants import Instant
 from scheduler_service.api.http.logins import FailedLogins
 from scheduler_service.api.http.problems import unavailable
 from scheduler_service.api.services.leader_line import LeaderLine
+from scheduler_service.api.services.limit_figures import LimitFigures
 from scheduler_service.api.services.limited_reads import LimitedLeader, limited_stores, sees_run
 from scheduler_service.bootstrap.parts import Stores
 from scheduler_service.config.settings import Settings
@@ -31,6 +32,7 @@ class ApiContext:
     leader: LeaderLine
     clock: Callable[[], Instant]
     logins: FailedLogins = field(default_factory=FailedLogins)
+    limit_figures: LimitFigures = field(default_factory=LimitFigures)
 
     def ask_leader(self, what: str) -> Mapping[str, Any]:
         """Return the leader's answer; Problem 503 at once if nobody leads, after a second if it does not answer."""

@@ -32,6 +32,7 @@ from scheduler_service.observability.leader_port import leader_port
 from scheduler_service.ports.broker import DataMarks, Dispatcher, Inbox, Queues
 from scheduler_service.ports.history import HistoryStore
 from scheduler_service.ports.leases import LeaseStore
+from scheduler_service.ports.limits import LimitStore
 from scheduler_service.ports.notices import Outbox
 from scheduler_service.ports.queues import QueueStore
 from scheduler_service.ports.records import AuditLog, Evidence, Wakeups
@@ -45,6 +46,7 @@ from scheduler_service.sql.job_sets import SqlJobSets
 from scheduler_service.sql.jobs import SqlJobStore
 from scheduler_service.sql.leader.store import SqlLeaderStore
 from scheduler_service.sql.lease import SqlLeaseStore
+from scheduler_service.sql.limits import SqlLimitStore
 from scheduler_service.sql.migrations import check_schema
 from scheduler_service.sql.outbox import SqlOutbox
 from scheduler_service.sql.pruning import SqlPruning
@@ -72,6 +74,7 @@ class Stores:
     queues: Queues
     marks: DataMarks
     queue_store: QueueStore
+    limit_store: LimitStore
 
 
 @contextmanager
@@ -86,6 +89,7 @@ def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]
             SqlJobStore(database), SqlRunStore(database), SqlLeaseStore(database), inbox, SqlJobSets(database),
             SqlAuditLog(database), SqlEvidence(database), SqlHistoryStore(database),
             SqlOutbox(database), queues, marks, SqlQueueStore(database),
+            SqlLimitStore(database),
         )  # fmt: skip
     finally:
         marks.close()

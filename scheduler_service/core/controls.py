@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from itinerary.protocol.instants import Instant, format_instant
-from scheduler_service.core.limits import Limit
+from scheduler_service.core.limits import Bounds, Limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,17 @@ class Controls:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueDefinition:
+    """A queue as users define it: its purpose, its own bounds, and whether its lanes take turns."""
+
+    description: str = ""
+    bounds: Bounds = field(default_factory=Bounds)
+    fair: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue as users see it; `defined`: somebody described or paused it.
+    """A queue as users see it; `defined`: somebody defined or paused it.
 
     `waiting` counts due runs that are not dispatched, up to a bound (`waiting_more`: there are more); `pending` those
     dispatched and not started.
@@ -49,7 +58,7 @@ class Queue:
 
     name: str
     defined: bool
-    description: str
+    definition: QueueDefinition
     pause: QueuePause | None
     waiting: int
     waiting_more: bool

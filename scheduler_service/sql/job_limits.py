@@ -24,7 +24,8 @@ def hold_limits(connection: Connection, names: Collection[str]) -> Mapping[str, 
     if not names:
         return {}
     asked = select(limits.c.name, limits.c.per_key).where(limits.c.name.in_(sorted(names))).order_by(limits.c.name)
-    return {row.name: row.per_key for row in connection.execute(asked.with_for_update(read=True))}
+    held = asked.with_for_update(read=True, key_share=True)
+    return {row.name: row.per_key for row in connection.execute(held)}
 
 
 def name_limits(connection: Connection, named: Mapping[str, Collection[str]]) -> None:
@@ -35,6 +36,12 @@ def name_limits(connection: Connection, named: Mapping[str, Collection[str]]) ->
     rows = [{"limit_name": name, "job_id": job_id} for job_id in sorted(named) for name in sorted({*named[job_id]})]
     if rows:
         connection.execute(insert(job_limits), rows)
+
+
+def jobs_naming_alone(connection: Connection, name: str, most: int) -> Sequence[str]:
+    """The same as `jobs_naming`, once no job is being saved with the limit, and none can be until the end."""
+    connection.execute(select(limits.c.name).where(limits.c.name == name).with_for_update())
+    return jobs_naming(connection, name, most)
 
 
 def jobs_naming(connection: Connection, name: str, most: int) -> Sequence[str]:

@@ -1,17 +1,19 @@
-"""QueueStore in SQL: rows of described and paused queues, and counts of what waits and runs in a queue.
+"""QueueStore in SQL: rows of defined and paused queues, and counts of what waits and runs in a queue.
 
 Promises that a count of what waits reads a bounded number of index entries. Never touches a run.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Self
 
 from sqlalchemy import Connection, func, select
 
-from itinerary.protocol.instants import Instant, format_instant
+from itinerary.protocol.instants import Duration, Instant
 from scheduler_service.core.audit import AuditedChange
-from scheduler_service.core.controls import Queue, QueuePause
+from scheduler_service.core.contract.job_json import optional_instant
+from scheduler_service.core.contract.limit_json import queue_body
+from scheduler_service.core.controls import Queue, QueueDefinition, QueuePause
 from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.queues import QueueStore
 from scheduler_service.ports.stores import Page
@@ -20,6 +22,7 @@ from scheduler_service.sql.control_tables import queues
 from scheduler_service.sql.controls import editing, raise_version
 from scheduler_service.sql.database import Database, again_when_busy
 from scheduler_service.sql.leader.reads import count_due, queues_after
+from scheduler_service.sql.limit_rows import bounds_of, bounds_values
 from scheduler_service.sql.paging import page_of, read_cursor
 from scheduler_service.sql.tables import IS_IN_FLIGHT, IS_TRACKED, runs
 
@@ -36,6 +39,18 @@ class _Row:
     paused_at: Instant | None = None
     paused_by: str | None = None
     paused_until: Instant | None = None
+    concurrency: int | None = None
+    rate_count: int | None = None
+    rate_per: Duration | None = None
+    fair: bool = False
+
+    @property
+    def definition(self) -> QueueDefinition:
+        return QueueDefinition(self.description, bounds_of(self.concurrency, self.rate_count, self.rate_per), self.fair)
+
+    def defined_as(self, definition: QueueDefinition) -> Self:
+        bounds: Mapping[str, Any] = bounds_values(definition.bounds)
+        return replace(self, description=definition.description, fair=definition.fair, **bounds)
 
     def pause(self, now: Instant) -> QueuePause | None:
         if self.paused_at is None:
@@ -51,7 +66,6 @@ class _Row:
 
 
 _STORED: Final = tuple(queues.c[one.name] for one in fields(_Row))
-_TIMES: Final = ("paused_at", "paused_until")
 
 
 class SqlQueueStore(QueueStore):
@@ -77,11 +91,12 @@ class SqlQueueStore(QueueStore):
             )
 
     @again_when_busy
-    def describe(self, queue: str, description: str, *, by: AuditedChange) -> Queue:
+    def define(self, queue: str, change: Callable[[QueueDefinition], QueueDefinition], *, by: AuditedChange) -> Queue:
         with editing(self._database) as connection:
             now = self._database.read_clock(connection)
             before = _row(connection, queue)
-            return self._store(connection, queue, before, replace(before or _Row(), description=description), now, by)
+            there = before or _Row()
+            return self._store(connection, queue, before, there.defined_as(change(there.definition)), now, by)
 
     @again_when_busy
     def pause(self, queue: str, reason: str, until: Instant | None, *, by: AuditedChange) -> Queue:
@@ -117,7 +132,7 @@ class SqlQueueStore(QueueStore):
         in_flight = _in_flight(connection, queue)
         stored = row or _Row()
         return Queue(
-            queue, row is not None, stored.description, stored.pause(now), min(waiting, MOST_WAITING),
+            queue, row is not None, stored.definition, stored.pause(now), min(waiting, MOST_WAITING),
             waiting > MOST_WAITING, in_flight.get(RunState.PENDING, 0), in_flight.get(RunState.RUNNING, 0),
         )  # fmt: skip
 
@@ -137,5 +152,8 @@ def _in_flight(connection: Connection, queue: str) -> Mapping[str, int]:
 def _audited(row: _Row | None) -> Mapping[str, Any] | None:
     if row is None:
         return None
-    times = {name: value and format_instant(value) for name, value in row.values().items() if name in _TIMES}
-    return {**row.values(), **times}
+    pause = {
+        "pause_reason": row.pause_reason, "paused_at": optional_instant(row.paused_at), "paused_by": row.paused_by,
+        "paused_until": optional_instant(row.paused_until),
+    }  # fmt: skip
+    return {**queue_body(row.definition), **pause}

@@ -3,12 +3,12 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import delete, select, text
+from sqlalchemy import delete, text
 
 from scheduler_service.core.limits import Bounds, Limit
 from scheduler_service.sql.control_tables import limits
 from scheduler_service.sql.database import Database
-from scheduler_service.sql.job_limits import hold_limits, jobs_naming, name_limits
+from scheduler_service.sql.job_limits import hold_limits, jobs_naming, jobs_naming_alone, name_limits
 from scheduler_service.sql.limit_rows import limit_values
 from tests.support.processes import wait_until
 from tests.support.store_bed import StoreBed
@@ -41,8 +41,7 @@ def test_a_limit_that_a_job_is_being_saved_with_is_not_deleted(postgres_stores: 
 
     def take_alone() -> list[str]:
         with postgres_stores.beside().by_role["api"].write() as connection:
-            connection.execute(select(limits.c.name).where(limits.c.name == "api").with_for_update())
-            named = [*jobs_naming(connection, "api", 3)]
+            named = [*jobs_naming_alone(connection, "api", 3)]
             if not named:
                 connection.execute(delete(limits))
             return named

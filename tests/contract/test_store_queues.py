@@ -1,6 +1,7 @@
 """QueueStore, and its lock against dispatches: once a pause has returned, nothing chosen before it moves."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import text
@@ -8,7 +9,8 @@ from sqlalchemy import text
 from itinerary.protocol.errors import Conflict
 from itinerary.protocol.instants import HOUR, MINUTE, SECOND
 from scheduler_service.core.audit import AuditedChange
-from scheduler_service.core.controls import Controls
+from scheduler_service.core.controls import Controls, QueueDefinition
+from scheduler_service.core.limits import Bounds, Limit, Rate
 from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.records import AuditFilter
 from scheduler_service.sql.audit import SqlAuditLog
@@ -18,6 +20,7 @@ from tests.support.processes import wait_until
 from tests.support.store_bed import StoreBed, one_off, release
 
 BY = AuditedChange("olga", "operator", "queue.pause")
+TO_CUSTOMERS = QueueDefinition("to customers")
 
 
 def version_of(bed: StoreBed) -> int:
@@ -28,7 +31,7 @@ def version_of(bed: StoreBed) -> int:
 
 def test_a_queue_that_nobody_described_has_defaults(bed: StoreBed) -> None:
     queue = bed.queues.get("mail")
-    assert (queue.name, queue.defined, queue.description, queue.pause) == ("mail", False, "", None)
+    assert (queue.name, queue.defined, queue.definition, queue.pause) == ("mail", False, QueueDefinition(), None)
     assert (queue.waiting, queue.waiting_more, queue.pending, queue.running) == (0, False, 0, 0)
     assert bed.leader.controls(0) is None
 
@@ -48,13 +51,29 @@ def test_a_pause_holds_until_it_is_resumed_and_each_edit_raises_the_version(bed:
     longer = bed.queues.pause("mail", "still", lease.now + HOUR, by=AuditedChange("otto", "operator", "queue.pause"))
     assert longer.pause is not None
     assert (longer.pause.since, longer.pause.by) == (paused.pause.since, "olga")
-    described = bed.queues.describe("mail", "to customers", by=BY)
-    assert (described.description, described.pause) == ("to customers", longer.pause)
+    described = bed.queues.define("mail", lambda _: TO_CUSTOMERS, by=BY)
+    assert (described.definition, described.pause) == (TO_CUSTOMERS, longer.pause)
     resumed = bed.queues.resume("mail", by=BY)
-    assert (resumed.description, resumed.pause, resumed.defined) == ("to customers", None, True)
+    assert (resumed.definition, resumed.pause, resumed.defined) == (TO_CUSTOMERS, None, True)
     assert bed.leader.controls(0) == Controls(4, {})
     assert bed.queues.resume("other", by=BY).defined is False
     assert version_of(bed) == 4
+
+
+def test_the_bounds_of_a_queue_are_a_limit_of_its_own_name(bed: StoreBed) -> None:
+    bed.lead()
+    bounds = Bounds(3, Rate(90, 10 * SECOND))
+    bed.queues.pause("mail", "why", None, by=BY)
+    defined = bed.queues.define("mail", lambda there: replace(there, bounds=bounds, fair=True), by=BY)
+    assert bed.queues.get("mail") == defined
+    assert defined.definition == QueueDefinition("", bounds, fair=True)
+    controls = bed.leader.controls(0)
+    assert controls is not None
+    assert (controls.limits, controls.fair) == ({"queue:mail": Limit("queue:mail", bounds)}, {"mail"})
+    assert bed.queues.define("mail", lambda there: there, by=BY) == defined
+    assert version_of(bed) == 2, "an equal definition outdates no choice"
+    assert bed.queues.define("mail", lambda _: QueueDefinition(), by=BY).pause is not None
+    assert version_of(bed) == 3
 
 
 def test_a_pause_that_is_over_is_none(bed: StoreBed) -> None:
@@ -119,7 +138,7 @@ def test_a_leader_that_knows_no_pauses_is_a_conflict(sql_stores: StoreBed) -> No
     for edit in (
         lambda: bed.queues.pause("mail", "why", None, by=BY),
         lambda: bed.queues.resume("mail", by=BY),
-        lambda: bed.queues.describe("mail", "text", by=BY),
+        lambda: bed.queues.define("mail", lambda _: TO_CUSTOMERS, by=BY),
     ):
         with pytest.raises(Conflict, match="update every leader first"):
             edit()
@@ -150,7 +169,7 @@ def test_the_count_of_what_waits_ends_at_a_bound(bed: StoreBed) -> None:
 def test_queues_are_listed_by_name_page_by_page(bed: StoreBed) -> None:
     lease = bed.lead()
     bed.make(lease, one_off(lease.now, queue="b"), one_off(lease.now + HOUR, queue="d"), one_off(lease.now, queue="c"))
-    bed.queues.describe("a", "first", by=BY)
+    bed.queues.define("a", lambda _: TO_CUSTOMERS, by=BY)
     bed.queues.pause("d", "why", None, by=BY)
     first = bed.queues.list(3, None)
     assert [(queue.name, queue.defined) for queue in first.items] == [("a", True), ("b", False), ("c", False)]

@@ -43,6 +43,7 @@ class AnsweringLeader(AbstractContextManager["AnsweringLeader"]):
         self._first = first
         self.reported: list[InboxMessage] = []
         self.statistics = STATISTICS
+        self.limits: list[dict[str, Any]] = []
         self._inbox = RedisInbox(redis_url)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True, name="answering leader")
@@ -86,5 +87,7 @@ class AnsweringLeader(AbstractContextManager["AnsweringLeader"]):
                 return {"text": "scheduler_is_leader 1\n"}
             case "distribution":
                 return dict(EXAMPLES["DistributionOut"])
+            case "limits":
+                return {"limits": self.limits}
             case _:
                 return {**self.statistics, "term": self.term}

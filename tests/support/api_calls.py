@@ -26,6 +26,8 @@ CALLS: Final = {
     "/api/v1/scheduler/rebalance/preview": {"post"},
     "/api/v1/scheduler/rebalance/undo": {"post"},
     "/api/v1/workers": {"get"},
+    "/api/v1/limits": {"get"},
+    "/api/v1/limits/{name}": {"get", "put", "patch", "delete"},
     "/api/v1/queues": {"get"},
     "/api/v1/queues/{queue}": {"get", "put", "patch"},
     "/api/v1/queues/{queue}/pause": {"post"},

@@ -1,12 +1,11 @@
 """QueueStore in memory, by the same contract as the SQL one."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import asdict, replace
 
-from itinerary.protocol.errors import Conflict
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.audit import AuditedChange
-from scheduler_service.core.controls import Queue, QueuePause
+from scheduler_service.core.controls import Queue, QueueDefinition, QueuePause
 from scheduler_service.core.run_state import ACTIVE, WAITING, RunState
 from scheduler_service.ports.queues import QueueStore
 from scheduler_service.ports.stores import Page
@@ -29,9 +28,12 @@ class FakeQueueStore(QueueStore):
             names = sorted(name for name in {*self._tables.queues, *used, *known} if name > after)
             return page_of(names, limit, self._seen, lambda name: [name])
 
-    def describe(self, queue: str, description: str, *, by: AuditedChange) -> Queue:
+    def define(self, queue: str, change: Callable[[QueueDefinition], QueueDefinition], *, by: AuditedChange) -> Queue:
         with self._tables.lock:
-            return self._store(queue, replace(self._row(queue), description=description), by)
+            row = self._row(queue)
+            after = change(QueueDefinition(row.description, row.bounds, row.fair))
+            defined = replace(row, description=after.description, bounds=after.bounds, fair=after.fair)
+            return self._store(queue, defined, by)
 
     def pause(self, queue: str, reason: str, until: Instant | None, *, by: AuditedChange) -> Queue:
         with self._tables.lock:
@@ -43,7 +45,7 @@ class FakeQueueStore(QueueStore):
     def resume(self, queue: str, *, by: AuditedChange) -> Queue:
         with self._tables.lock:
             if queue not in self._tables.queues:
-                self._require_heeding_leader()
+                self._tables.require_heeding_leader()
                 return self._seen(queue)
             return self._store(queue, replace(self._row(queue), pause=None), by)
 
@@ -51,7 +53,7 @@ class FakeQueueStore(QueueStore):
         return self._tables.queues.get(queue, QueueRow())
 
     def _store(self, queue: str, after: QueueRow, by: AuditedChange) -> Queue:
-        self._require_heeding_leader()
+        self._tables.require_heeding_leader()
         before = self._tables.queues.get(queue)
         if after != before:
             self._tables.queues[queue] = after
@@ -59,17 +61,12 @@ class FakeQueueStore(QueueStore):
             self._tables.record(by, queue, before and asdict(before), asdict(after))
         return self._seen(queue)
 
-    def _require_heeding_leader(self) -> None:
-        lease = self._tables.leases.get(0)
-        if lease and not lease.resigned and lease.expires_at > self._tables.clock() and not lease.heeds_pauses:
-            raise Conflict(f"the leader {lease.holder} is of a release that knows no pauses", "older-leader")
-
     def _seen(self, queue: str) -> Queue:
         now, row = self._tables.clock(), self._row(queue)
         states = [run.state for run in self._tables.runs.values() if run.queue == queue]
         due = [r for r in self._tables.runs.values() if r.queue == queue and r.state in WAITING and r.due_at <= now]
         pause = row.pause if row.pause is not None and row.pause.holds(now) else None
         return Queue(
-            queue, queue in self._tables.queues, row.description, pause, min(len(due), 1_000), len(due) > 1_000,
-            states.count(RunState.PENDING), states.count(RunState.RUNNING),
+            queue, queue in self._tables.queues, QueueDefinition(row.description, row.bounds, row.fair), pause,
+            min(len(due), 1_000), len(due) > 1_000, states.count(RunState.PENDING), states.count(RunState.RUNNING),
         )  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from itinerary.protocol.errors import LeaseLost, RowRefused
+from itinerary.protocol.errors import Conflict, LeaseLost, RowRefused
 from itinerary.protocol.instants import Duration, Instant
 from itinerary.protocol.json_text import is_storable
 from itinerary.protocol.limits import LimitUse
@@ -180,6 +180,7 @@ class Tables:
     ended_terms: list[Term] = field(default_factory=list)
     queues: dict[str, QueueRow] = field(default_factory=dict)
     limits: dict[str, Limit] = field(default_factory=dict)
+    job_limits: dict[str, frozenset[str]] = field(default_factory=dict)
     control: int = 0
     next_id: int = 1
 
@@ -188,6 +189,12 @@ class Tables:
         row = self.leases.get(lease.shard)
         if row is None or row.resigned or (row.term, row.holder) != (lease.term, lease.holder):
             raise LeaseLost(f"term {lease.term} of shard {lease.shard} is over")
+
+    def require_heeding_leader(self) -> None:
+        """Refuse an edit while a leader leads that would not heed it."""
+        lease = self.leases.get(0)
+        if lease and not lease.resigned and lease.expires_at > self.clock() and not lease.heeds_pauses:
+            raise Conflict(f"the leader {lease.holder} is of a release that knows no pauses", "older-leader")
 
     def record(self, by: AuditedChange | None, subject: str | None, before: Any, after: Any) -> None:
         """A row of the audit log, where somebody made the change."""

@@ -7,6 +7,7 @@ from tests.support.fake_history import FakeHistoryStore
 from tests.support.fake_jobs import FakeJobStore
 from tests.support.fake_leader import FakeLeaderStore
 from tests.support.fake_lease import FakeLeaseStore
+from tests.support.fake_limits import FakeLimitStore
 from tests.support.fake_queues import FakeQueueStore
 from tests.support.fake_rows import Tables
 from tests.support.fake_runs import FakeRunStore
@@ -23,3 +24,4 @@ class FakeStore:
         self.runs = FakeRunStore(self.tables)
         self.history = FakeHistoryStore(self.tables)
         self.queues = FakeQueueStore(self.tables)
+        self.limits = FakeLimitStore(self.tables)

@@ -13,12 +13,14 @@ from scheduler_service.core.leader.commands import CreateRuns, Dispatch
 from scheduler_service.core.model import Job, Lease, NewRun, RunKind
 from scheduler_service.ports.history import HistoryStore
 from scheduler_service.ports.leases import LeaseStore
+from scheduler_service.ports.limits import LimitStore
 from scheduler_service.ports.queues import QueueStore
 from scheduler_service.ports.stores import JobStore, LeaderStore, RunStore
 from scheduler_service.sql.database import Bounds, Database, host_now
 from scheduler_service.sql.jobs import SqlJobStore
 from scheduler_service.sql.leader.store import SqlLeaderStore
 from scheduler_service.sql.lease import SqlLeaseStore
+from scheduler_service.sql.limits import SqlLimitStore
 from scheduler_service.sql.queues import SqlQueueStore
 from scheduler_service.sql.run_pages import SqlHistoryStore
 from scheduler_service.sql.runs import SqlRunStore
@@ -45,6 +47,7 @@ class StoreBed:
     runs: RunStore
     history: HistoryStore
     queues: QueueStore
+    limits: LimitStore
     database: Database | None
     by_role: Mapping[str, Database]
     beside: Callable[[], "StoreBed"]
@@ -92,6 +95,7 @@ def fake_bed() -> StoreBed:
         store.runs,
         store.history,
         store.queues,
+        store.limits,
         None,
         {},
         lambda: bed,
@@ -125,6 +129,7 @@ def sql_bed(url: str, roles: Mapping[str, str] | None = None) -> Iterator[StoreB
             SqlRunStore(api),
             SqlHistoryStore(api),
             SqlQueueStore(api),
+            SqlLimitStore(api),
             by_url[url],
             by_role,
             open_one,

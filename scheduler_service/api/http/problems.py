@@ -38,6 +38,7 @@ KINDS: Final = {
     "form-outdated": "The form is out of date",
     "conflict": "It contradicts what is stored",
     "job-exists": "A job of this id exists",
+    "limit-in-use": "Jobs name the limit",
     "run-exists": "A run of this id exists",
     "key-reused": "The idempotency key was used for another request",
     "run-not-final": "The run is not over",

@@ -14,9 +14,10 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from itinerary.protocol.identity import JOB_ID, QUEUE, RUN_ID
+from itinerary.protocol.limits import LIMIT
 from scheduler_service.api.http.problems import MEDIA_TYPE
 from scheduler_service.api.openapi import answers as shapes
-from scheduler_service.api.openapi import balance_shapes, queue_shapes, schemas
+from scheduler_service.api.openapi import balance_shapes, limit_shapes, queue_shapes, schemas
 from scheduler_service.api.openapi.examples import EXAMPLES, HEADERS, PARAMETERS
 
 _PREFIX: Final = "#/components/schemas/"
@@ -34,12 +35,16 @@ _DOCUMENTED: Final = {
     429: "Too many requests of this token; see Retry-After",
     503: "The database or Redis is unreachable, or no leader answers; see Retry-After",
 }
-_IDS: Final = {"job_id": f"^{JOB_ID.pattern}$", "run_id": f"^{RUN_ID.pattern}$", "queue": f"^{QUEUE.pattern}$"}
+_IDS: Final = {
+    name: f"^{rule.pattern}$"
+    for name, rule in (("job_id", JOB_ID), ("run_id", RUN_ID), ("queue", QUEUE), ("name", LIMIT))
+}
 _RETRY_AFTER: Final = {"description": "Seconds until a retry may succeed", "schema": {"type": "integer"}}
 _REQUESTS: Final = (
     schemas.JobIn, schemas.JobPut, schemas.JobPatch, schemas.PauseIn, schemas.TriggerIn, schemas.RetryIn,
     schemas.BackfillIn, schemas.PreviewIn, schemas.RunIn, schemas.BatchIn, schemas.ApplyIn,
     shapes.Problem, balance_shapes.RebalanceIn, queue_shapes.QueueIn, queue_shapes.QueuePauseIn,
+    limit_shapes.LimitIn, limit_shapes.LimitPatch,
 )  # fmt: skip
 
 

@@ -34,8 +34,17 @@ _AUDIT: Final = {
     "subject": "billing.close_2026-12-01T01:00:00Z", "before": {"state": "scheduled"},
     "after": {"state": "cancelled"},
 }  # fmt: skip
+_LIMIT: Final = {
+    "concurrency": 5, "rate": {"count": 90, "per": "10s"}, "per_key": True, "overrides": {"acme": {"concurrency": 20}},
+    "description": "calls to Stripe, by tenant",
+}  # fmt: skip
+_LIMIT_OUT: Final = {
+    "name": "stripe", **_LIMIT, "in_flight": 3, "waiting": 17, "waiting_is_exact": True,
+    "keys": [{"key": "acme", "in_flight": 3, "waiting": 17}],
+}  # fmt: skip
 _QUEUE: Final = {
-    "name": "mail", "defined": True, "description": "mails to customers", "paused": True,
+    "name": "mail", "defined": True, "concurrency": 20, "rate": None, "fair": True,
+    "description": "mails to customers", "paused": True,
     "pause_reason": "the mail server is away", "paused_at": "2026-12-01T01:00:00Z", "paused_by": "ann",
     "paused_until": "2026-12-01T06:00:00Z", "waiting": 17, "waiting_is_exact": True, "pending": 0, "running": 2,
     "depth": 0, "oldest_age": None, "lag": None, "workers": 2,
@@ -105,7 +114,11 @@ EXAMPLES: Final[dict[str, Any]] = {
             }
         ]
     },
-    "QueueIn": {"description": "mails to customers"},
+    "QueueIn": {"concurrency": 20, "rate": None, "fair": True, "description": "mails to customers"},
+    "LimitIn": _LIMIT,
+    "LimitPatch": {"concurrency": 8, "overrides": {"acme": None}},
+    "LimitOut": _LIMIT_OUT,
+    "Limits": {"items": [_LIMIT_OUT], "next_cursor": None},
     "QueuePauseIn": {"reason": "the mail server is away", "until": "2026-12-01T06:00:00Z"},
     "QueueOut": _QUEUE,
     "Queues": {"items": [_QUEUE], "next_cursor": None},
@@ -137,6 +150,7 @@ EXAMPLES: Final[dict[str, Any]] = {
 """By the name of the schema; some requests carry their own."""
 
 PARAMETERS: Final[dict[str, Any]] = {
+    "name": "stripe",
     "job_id": "billing.close", "run_id": "billing.close_2026-12-01T01:00:00Z", "If-Match": '"3"', "If-None-Match": "*",
     "Idempotency-Key": "order-17", "tag": "finance",
     "q": "close", "paused": False, "source": "shop", "limit": 100, "cursor": "WyJiaWxsaW5nLmNsb3NlIl0", "count": 10,

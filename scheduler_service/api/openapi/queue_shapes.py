@@ -2,12 +2,14 @@
 
 from pydantic import BaseModel, Field
 
+from scheduler_service.api.openapi.limit_shapes import BoundsIn, RateOut
 from scheduler_service.api.openapi.schemas import Duration, Strict, Time, Words
 
 
-class QueueIn(Strict):
-    """The description of a queue; its pause is no part of it."""
+class QueueIn(BoundsIn):
+    """The definition of a queue; its pause is no part of it."""
 
+    fair: bool = Field(False, description="Whether runs of different keys and jobs take turns")
     description: Words = Field("", description="Free text")
 
 
@@ -27,6 +29,9 @@ class QueueOut(BaseModel):
 
     name: str
     defined: bool
+    concurrency: int | None
+    rate: RateOut | None
+    fair: bool
     description: str
     paused: bool
     pause_reason: str | None

@@ -1,11 +1,11 @@
-"""Queues over HTTP: list, describe, pause, resume.
+"""Queues over HTTP: list, define, pause, resume.
 
 Promises that when a pause has answered, no run of the queue is dispatched until it is resumed. The answer says how many
 runs run on, and how many are not recalled yet. Never waits for a leader: what it alone knows of a queue is null if none
 answers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse
 from itinerary.protocol.errors import BadValue, BadValues, NotFound
 from itinerary.protocol.identity import QUEUE
 from itinerary.protocol.instants import MILLISECOND, Instant, format_duration, format_instant, parse_instant
+from itinerary.protocol.run_request import refuse_unknown
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.http.auth import Who, require
 from scheduler_service.api.http.bodies import JsonObject
@@ -24,7 +25,8 @@ from scheduler_service.api.openapi.parameters import AS_CURSOR, text
 from scheduler_service.core.audit import Caller
 from scheduler_service.core.contract.fields import read_text
 from scheduler_service.core.contract.job_json import optional_instant
-from scheduler_service.core.controls import Queue
+from scheduler_service.core.contract.limit_json import changed_queue, queue_body, read_queue
+from scheduler_service.core.controls import Queue, QueueDefinition
 
 router = APIRouter(prefix="/api/v1/queues", tags=["queues"], dependencies=[Depends(require("viewer"))])
 OPERATOR = [Depends(require("operator"))]
@@ -34,7 +36,7 @@ Cursor = Annotated[str | None, text(500, "`next_cursor` of the previous page.", 
 
 @router.get("", responses=answers({200: shapes.Queues}, 422))
 def list_queues(context: Context, limit: Limit = 100, cursor: Cursor = None) -> Response:
-    """List queues by name: described or paused ones, those with runs that wait or are in flight, or with workers."""
+    """List queues by name: defined or paused ones, those with runs that wait or are in flight, or with workers."""
     if cursor is not None:
         read_text(cursor, "cursor")
     found, next_cursor = listed(context, limit, cursor)
@@ -51,7 +53,7 @@ def listed(context: ApiContext, limit: int, cursor: str | None) -> tuple[list[di
 
 @router.get("/{queue}", responses=answers({200: shapes.QueueOut}, 404))
 def get_queue(context: Context, queue: str) -> Response:
-    """Return a queue; one that nobody described has `defined` false."""
+    """Return a queue; one that nobody defined has `defined` false."""
     return _answer(context, context.stores.queue_store.get(_name(queue)))
 
 
@@ -60,8 +62,9 @@ def get_queue(context: Context, queue: str) -> Response:
     responses=answers({200: shapes.QueueOut}, 400, 404, 409, 413, 422),
 )  # fmt: skip
 def put_queue(context: Context, who: Who, queue: str, body: JsonObject) -> Response:
-    """Describe a queue. A pause is not part of it, and stays."""
-    return _described(context, who, queue, body, "queue.put")
+    """Define a queue: its bounds, whether its lanes take turns, its purpose. A pause is not part of it, and stays."""
+    wanted = read_queue(body)
+    return _answer(context, defined(context, who, queue, lambda _: wanted, "queue.put"))
 
 
 @router.patch(
@@ -69,10 +72,10 @@ def put_queue(context: Context, who: Who, queue: str, body: JsonObject) -> Respo
     responses=answers({200: shapes.QueueOut}, 400, 404, 409, 413, 422),
 )  # fmt: skip
 def patch_queue(context: Context, who: Who, queue: str, body: JsonObject) -> Response:
-    """Change the description of a queue, if it is given. A pause is not part of it, and stays."""
+    """Change the given fields of a queue's definition; null lifts a bound. A pause is not part of it, and stays."""
     if not body:
         return get_queue(context, queue)
-    return _described(context, who, queue, body, "queue.patch")
+    return _answer(context, defined(context, who, queue, lambda there: changed_queue(there, body), "queue.patch"))
 
 
 @router.post(
@@ -96,7 +99,10 @@ def resume_queue(context: Context, who: Who, queue: str) -> Response:
 def paused(context: ApiContext, who: Caller, queue: str, body: dict[str, Any]) -> Queue:
     """Pause the queue and tell the leader."""
     name = _name(queue)
-    _only(body, "reason", "until")
+    unknown: list[BadValue] = []
+    refuse_unknown(body, {"reason", "until"}, unknown)
+    if unknown:
+        raise BadValues(unknown)
     if not read_text(body.get("reason"), "reason"):
         raise BadValue("reason", "", "give the reason; it is shown where a run waits")
     until = None if body.get("until") is None else parse_instant(body["until"], "until")
@@ -114,17 +120,13 @@ def resumed(context: ApiContext, who: Caller, queue: str) -> Queue:
     return found
 
 
-def _described(context: ApiContext, who: Caller, queue: str, body: dict[str, Any], action: str) -> Response:
-    name = _name(queue)
-    _only(body, "description")
-    description = read_text(body.get("description", ""), "description")
-    return _answer(context, context.stores.queue_store.describe(name, description, by=who.audited_change(action)))
-
-
-def _only(body: Mapping[str, Any], *known: str) -> None:
-    others = sorted({*body} - {*known})
-    if others:
-        raise BadValues([BadValue(name, body[name], f"known are {', '.join(known)}") for name in others])
+def defined(
+    context: ApiContext, who: Caller, queue: str, change: Callable[[QueueDefinition], QueueDefinition], action: str
+) -> Queue:
+    """Change the definition of the queue and tell the leader."""
+    found = context.stores.queue_store.define(_name(queue), change, by=who.audited_change(action))
+    context.leader.tell("control_changed", {})
+    return found
 
 
 def _name(queue: str) -> str:
@@ -151,7 +153,7 @@ def _body(queue: Queue, live: Mapping[str, Mapping[str, Any]] | None, now: Insta
     return {
         "name": queue.name,
         "defined": queue.defined,
-        "description": queue.description,
+        **queue_body(queue.definition),
         "paused": pause is not None,
         "pause_reason": None if pause is None else pause.reason,
         "paused_at": None if pause is None else format_instant(pause.since),

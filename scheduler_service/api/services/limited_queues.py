@@ -1,11 +1,11 @@
 """Queues as a limited token sees them: those that its limits name. See limited."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from itinerary.protocol.instants import Instant
 from scheduler_service.api.services.limited import first_with_some, out_of_scope
 from scheduler_service.core.audit import AuditedChange
-from scheduler_service.core.controls import Queue
+from scheduler_service.core.controls import Queue, QueueDefinition
 from scheduler_service.core.token_limits import Limits
 from scheduler_service.ports.queues import QueueStore
 from scheduler_service.ports.stores import Page
@@ -31,9 +31,9 @@ class LimitedQueues(QueueStore):
             cursor,
         )
 
-    def describe(self, queue: str, description: str, *, by: AuditedChange) -> Queue:
+    def define(self, queue: str, change: Callable[[QueueDefinition], QueueDefinition], *, by: AuditedChange) -> Queue:
         self._check(queue)
-        return self._queues.describe(queue, description, by=by)
+        return self._queues.define(queue, change, by=by)
 
     def pause(self, queue: str, reason: str, until: Instant | None, *, by: AuditedChange) -> Queue:
         self._check(queue)

@@ -34,9 +34,10 @@ def limited_stores(stores: Stores, limits: Limits, who: Caller) -> Stores:
     jobs, runs = LimitedJobs(stores.jobs, limits), LimitedRuns(stores.runs, limits)
     return replace(
         stores, jobs=jobs, runs=runs, queue_store=LimitedQueues(stores.queue_store, limits),
+        limit_store=cast(Any, _Refused("the list of limits")),
         job_sets=LimitedSets(stores.job_sets, limits),
         audit=_Audit(stores.audit, who), evidence=_Evidence(stores.evidence, jobs, runs),
-        history=_History(stores.history, jobs, runs, limits), outbox=cast(Any, _NoOutbox()),
+        history=_History(stores.history, jobs, runs, limits), outbox=cast(Any, _NoOutbox("the list of notifications")),
     )  # fmt: skip
 
 
@@ -149,14 +150,21 @@ def _trouble(run: Run) -> Trouble:
     )
 
 
-class _NoOutbox:
-    """Notifications concern all jobs, so a limited token sees none."""
+class _Refused:
+    """A store of what concerns all jobs, so that a limited token sees nothing of it."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __getattr__(self, name: str) -> Any:
+        raise out_of_scope(self._what)
+
+
+class _NoOutbox(_Refused):
+    """Notifications, of which no backlog is shown."""
 
     def backlog(self) -> Backlog:
         return NOTHING
-
-    def __getattr__(self, name: str) -> Any:
-        raise out_of_scope("the list of notifications")
 
 
 class LimitedLeader(LeaderLine):

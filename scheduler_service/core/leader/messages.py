@@ -122,7 +122,7 @@ class RunEnqueued:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A client waits at `reply_to` for the leader's live state; `what`: run, active_runs, job, statistics."""
+    """A client waits at `reply_to` for the leader's live state; `what`: see `core.leader.queries`."""
 
     what: str
     subject: str | None

@@ -3,9 +3,12 @@
 run          {"run": {...} | null}
 active_runs  {"runs": [...], "count": n}
 job          {"job_id", "known", "live_runs"}
-statistics   {"term", "since", "index_runs", "last_rebuild_at", "last_iteration_at", "oldest_due_at", "active_runs",
+statistics   {"term", "since",
+              "index_runs", "last_rebuild_at", "last_iteration_at", "oldest_due_at", "active_runs",
               "states": {state: n}, "workers": [...], "upcoming": [{"job_id", "scheduled_at"}],
               "queues": [{"name", "pending", "oldest_pending_at", "oldest_due_at", "workers"}]}
+limits       {"limits":
+              [{"name", "in_flight", "waiting", "waiting_is_exact", "keys": [{"key", "in_flight", "waiting"}]}]}
 """
 
 from collections.abc import Mapping
@@ -15,6 +18,7 @@ from itinerary.protocol.instants import Instant, format_instant
 from itinerary.protocol.wire import PROTOCOL_FIELD
 from scheduler_service.core.index.snapshot import RunSlice
 from scheduler_service.core.leader.job_states import is_paused
+from scheduler_service.core.leader.limit_use import limit_uses
 from scheduler_service.core.leader.messages import Query
 from scheduler_service.core.leader.parts.workers import WORKER_ALIVE_FOR, WorkerView
 from scheduler_service.core.leader.state import SchedulerState
@@ -40,10 +44,12 @@ def answer(state: SchedulerState, query: Query, now: Instant) -> dict[str, Any]:
             return {"job_id": job_id, "known": job_id in state.jobs, "live_runs": state.runs.live_of(job_id)}
         case "statistics":
             return {**statistics(state, now), "upcoming": upcoming(state, now)}
+        case "limits":
+            return {"limits": limit_uses(state, now)}
         case _:
             return {
                 "error": f"unknown query {query.what[:40]!r}; "
-                "ask run, active_runs, job, statistics, distribution or metrics"
+                "ask run, active_runs, job, statistics, limits, distribution or metrics"
             }
 
 

@@ -4,9 +4,12 @@ Both are written with the run and never change. Light to import. Owns their stor
 """
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+LIMIT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+LIMIT_RULE: Final = "start with a letter or digit, then letters, digits, '.', '_' or '-', 128 at most"
 MOST_LIMITS: Final = 4
 MOST_KEY: Final = 256
 

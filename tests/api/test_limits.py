@@ -1,0 +1,125 @@
+"""Limits over HTTP: defined, changed, shown with what the leader knows of their use, deleted."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from fastapi.testclient import TestClient
+
+from scheduler_service.api.services.limit_figures import LimitFigures
+from scheduler_service.config.settings import Settings
+from scheduler_service.core.leader.messages import ControlChanged, Query
+from scheduler_service.sql.database import Database
+from scheduler_service.sql.job_limits import name_limits
+from tests.support.answering_leader import AnsweringLeader
+from tests.support.processes import wait_until
+
+LIMITS = "/api/v1/limits"
+STRIPE: dict[str, Any] = {
+    "concurrency": 5, "rate": {"count": 90, "per": "10s"}, "per_key": True, "overrides": {"acme": {"concurrency": 20}},
+    "description": "calls",
+}  # fmt: skip
+UNKNOWN = {"in_flight": None, "waiting": None, "waiting_is_exact": None, "keys": None}
+
+
+def test_a_limit_is_defined_changed_and_deleted(api: TestClient) -> None:
+    """Without a leader too: the use that it alone knows is null."""
+    put = api.put(f"{LIMITS}/stripe", json=STRIPE)
+    assert (put.status_code, put.json()) == (200, {"name": "stripe", **STRIPE, **UNKNOWN})
+    assert api.get(f"{LIMITS}/stripe").json() == put.json()
+    change = {"rate": None, "overrides": {"acme": None, "ü/1": {"rate": {"count": 1, "per": "1m"}}}}
+    patched = api.patch(f"{LIMITS}/stripe", json=change).json()
+    overrides = {"ü/1": {"rate": {"count": 1, "per": "1m"}}}
+    assert patched == {**put.json(), "rate": None, "overrides": overrides}
+    assert api.patch(f"{LIMITS}/stripe", json={"overrides": None}).json()["overrides"] == {}
+    replaced = {"name": "stripe", **dict.fromkeys(STRIPE), "per_key": False, "overrides": {}, "description": ""}
+    assert api.put(f"{LIMITS}/stripe", json={"concurrency": 1}).json() == {**replaced, "concurrency": 1, **UNKNOWN}
+    api.put(f"{LIMITS}/api", json={"rate": {"count": 100_000, "per": "24h"}})
+    first = api.get(f"{LIMITS}?limit=1").json()
+    last = api.get(f"{LIMITS}?limit=1&cursor={first['next_cursor']}").json()
+    assert [limit["name"] for page in (first, last) for limit in page["items"]] == ["api", "stripe"]
+    assert last["next_cursor"] is None
+    assert api.delete(f"{LIMITS}/stripe").status_code == 204
+    assert api.get(f"{LIMITS}/stripe").status_code == 404
+    actions = [entry["action"] for entry in api.get("/api/v1/audit?subject=stripe").json()["items"]]
+    assert actions == ["limit.delete", "limit.put", "limit.patch", "limit.patch", "limit.put"]
+
+
+def test_all_wrong_values_are_named_at_once_and_a_name_is_judged(api: TestClient) -> None:
+    wrong = {"concurrency": float("nan"), "rate": {"count": 0, "per": "1s"}, "per_key": 1}
+    answer = api.put(f"{LIMITS}/a:b", content=json.dumps({**wrong, "concurrency": 0}))
+    assert [error["loc"][0] for error in answer.json()["errors"]] == ["name", "concurrency", "rate", "per_key"]
+    assert api.put(f"{LIMITS}/api", content=json.dumps(wrong)).status_code in (400, 422), "no JSON has NaN"
+    for name in ("a:b", "a%20b", "-"):
+        for answer in (
+            api.get(f"{LIMITS}/{name}"),
+            api.patch(f"{LIMITS}/{name}", json={}),
+            api.delete(f"{LIMITS}/{name}"),
+        ):
+            assert answer.status_code == 404
+    assert api.patch(f"{LIMITS}/unknown", json={"concurrency": 1}).status_code == 404
+
+
+def test_a_limit_that_a_job_names_is_a_conflict(api: TestClient, settings: Settings) -> None:
+    api.put(f"{LIMITS}/stripe", json=STRIPE)
+    database = Database(settings.database_url, pool_size=1)
+    with database.write() as connection:
+        name_limits(connection, {"billing.close": ["stripe"]})
+    database.close()
+    for answer in (
+        api.delete(f"{LIMITS}/stripe"),
+        api.patch(f"{LIMITS}/stripe", json={"per_key": False, "overrides": None}),
+    ):
+        assert answer.status_code == 409
+        assert answer.json()["type"] == "urn:itinerary:problem:limit-in-use"
+        assert "limit stripe is named by billing.close, so" in answer.json()["detail"]
+
+
+def test_the_use_is_the_leader_s_and_it_hears_of_each_edit(api: TestClient, leader: AnsweringLeader) -> None:
+    use = {"in_flight": 3, "waiting": 1_000, "waiting_is_exact": False,
+           "keys": [{"key": "acme", "in_flight": 3, "waiting": 1_000}]}  # fmt: skip
+    leader.limits = [{"name": "stripe", **use}]
+    assert api.put(f"{LIMITS}/stripe", json=STRIPE).json() == {"name": "stripe", **STRIPE, **use}
+    api.put(f"{LIMITS}/unused", json={"concurrency": 1})
+    listed = api.get(LIMITS).json()["items"]
+    assert [limit["in_flight"] for limit in listed] == [3, 0]
+    assert listed[1]["keys"] == []
+    api.patch(f"{LIMITS}/unused", json={"concurrency": 2})
+    api.delete(f"{LIMITS}/unused")
+    wait_until(lambda: leader.reported.count(ControlChanged()) == 4, 5, "the leader to hear of each edit")
+    asked = [message for message in leader.reported if isinstance(message, Query)]
+    assert {query.what for query in asked} == {"limits"}
+
+
+def test_the_leader_is_asked_once_a_second_at_most() -> None:
+    now, asked = [100.0], []
+
+    def ask() -> dict[str, Any]:
+        asked.append(now[0])
+        return {"limits": [{"name": "stripe"}]} if len(asked) < 2 else {"error": "unknown query"}
+
+    figures = LimitFigures(clock=lambda: now[0])
+    for moment, found in (
+        (100.0, {"stripe": {"name": "stripe"}}),
+        (100.9, {"stripe": {"name": "stripe"}}),
+        (101.0, None),
+    ):
+        now[0] = moment
+        assert figures.by_name(ask) == found
+    assert asked == [100.0, 101.0]
+
+
+def test_roles_are_those_of_queues(client_of: Callable[[Settings], TestClient], settings: Settings) -> None:
+    from tests.api.test_limited_tokens import digest, settings_with
+
+    lines = [f"{name}:{role}:{digest(name)}{limits}" for name, role, limits in (
+        ("v", "viewer", ""), ("o", "operator", ""), ("m", "operator", ":queues=mail"), ("e", "enqueuer", ""),
+    )]  # fmt: skip
+    api = client_of(settings_with(settings, *lines))
+    wanted = {"v": (403, 404, 200), "o": (200, 200, 200), "m": (403, 403, 403), "e": (403, 403, 403)}
+    for who, statuses in wanted.items():
+        token = {"Authorization": f"Bearer {who}"}
+        put = api.put(f"{LIMITS}/stripe", json=STRIPE, headers=token)
+        got = [api.get(f"{LIMITS}{path}", headers=token).status_code for path in ("/stripe", "")]
+        assert (put.status_code, *got) == statuses, who
+    assert api.delete(f"{LIMITS}/stripe", headers={"Authorization": "Bearer v"}).status_code == 403

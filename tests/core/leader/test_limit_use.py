@@ -1,0 +1,41 @@
+"""The use of limits as the leader tells it: what is in flight, what waits, and the busiest keys."""
+
+import pytest
+
+from itinerary.protocol.instants import SECOND
+from itinerary.protocol.limits import LimitUse, lane_of
+from scheduler_service.core.leader import limit_use
+from scheduler_service.core.leader.limit_use import limit_uses
+from scheduler_service.core.leader.messages import Query
+from scheduler_service.core.leader.queries import answer
+from scheduler_service.core.leader.state import CoreSettings
+from tests.support.world import World
+
+
+def full_world() -> World:
+    """One slot and a window of two: three runs are in flight, of the first tenant and without limits; others wait."""
+    world = World(settings=CoreSettings(publish_window=2))
+    world.workers.seconds, world.workers.slots = 60, 1
+    world.advance(SECOND)
+    for key in ("acme", None, "acme", "ü", "acme", "b"):
+        limits = () if key is None else (LimitUse("api"), LimitUse("tenant", key))
+        world.enqueue(limits=limits, lane=lane_of(limits))
+    return world
+
+
+def test_runs_in_flight_and_waiting_are_counted_by_limit_and_by_key() -> None:
+    world = full_world()
+    keys = [("acme", 2, 1), ("b", 0, 1), ("ü", 0, 1)]
+    tenant = [{"key": key, "in_flight": in_flight, "waiting": waiting} for key, in_flight, waiting in keys]
+    counts = {"in_flight": 2, "waiting": 3, "waiting_is_exact": True}
+    expected = [{"name": "api", **counts, "keys": []}, {"name": "tenant", **counts, "keys": tenant}]
+    assert answer(world.state, Query("limits", None, "reply"), world.now) == {"limits": expected}
+
+
+def test_counts_and_keys_end_at_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = full_world()
+    monkeypatch.setattr(limit_use, "MOST_WAITING", 2)
+    monkeypatch.setattr(limit_use, "_MOST_KEYS", 1)
+    (_, tenant) = limit_uses(world.state, world.now)
+    assert (tenant["waiting"], tenant["waiting_is_exact"]) == (2, False)
+    assert [key["key"] for key in tenant["keys"]] == ["acme"]
