@@ -94,6 +94,21 @@ def headers_value(given: list[str] | None) -> dict[str, str] | None:
     return {name: value for name, _, value in pairs} or None
 
 
+def limits_value(given: list[str] | None, option: str = "--limit") -> list[Any] | None:
+    """Read limits, each NAME, NAME=KEY or JSON; None if there are none."""
+    found: list[Any] = []
+    for text in given or ():
+        name, equals, key = text.partition("=")
+        of_json = text.startswith("{")
+        found.append(json_value(text, option) if of_json else {"name": name, "key": key} if equals else name)
+    return found or None
+
+
+def key_value(text: str | None, option: str) -> Any:
+    """Read a key, or JSON that says where to take it from."""
+    return json_value(text, option) if text is not None and text.startswith("{") else text
+
+
 def instant_text(text: str | None, option: str) -> str | None:
     """Format a time as RFC 3339 in UTC; one without an offset is in the reader's zone."""
     if text is None:

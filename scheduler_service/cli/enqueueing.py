@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from itinerary.protocol.errors import BadValue
-from scheduler_service.cli.connect import after, headers_value, instant_text, json_value, open_client
+from scheduler_service.cli.connect import after, headers_value, instant_text, json_value, limits_value, open_client
 from scheduler_service.cli.progress import spinner
 from scheduler_service.cli.status import Json
 
@@ -29,6 +29,10 @@ def enqueue(
     header: Annotated[
         list[str] | None, typer.Option(help="A header of its messages as NAME=VALUE; may be repeated.")
     ] = None,
+    limit: Annotated[
+        list[str] | None, typer.Option(help="A limit that it counts for, as NAME or NAME=KEY; may be repeated.")
+    ] = None,
+    fair_key: Annotated[str | None, typer.Option(help="It waits in one lane with the runs of the same key.")] = None,
     key: Annotated[str | None, typer.Option(help="Idempotency key: repeating it enqueues nothing new.")] = None,
     wait: Annotated[bool, typer.Option(help="Wait until the run is over; status 1 unless it completed.")] = False,
     as_json: Json = False,
@@ -50,6 +54,8 @@ def enqueue(
             start_within=start_within,
             retry=None if attempts is None else {"max_attempts": attempts},
             headers=headers_value(header),
+            limits=limits_value(limit),
+            fair_key=fair_key,
             idempotency_key=key,
         )
         if wait:

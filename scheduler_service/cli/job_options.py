@@ -11,9 +11,11 @@ import typer
 
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.field_types import Choice, FieldType, Flag, Number, Time, Whole
+from itinerary.protocol.limits import Key as LimitKey
+from itinerary.protocol.limits import Limits
 from itinerary.protocol.message_headers import Headers
 from itinerary.protocol.run_fields import ARGS, KWARGS
-from scheduler_service.cli.connect import headers_value, instant_text, json_value
+from scheduler_service.cli.connect import headers_value, instant_text, json_value, key_value, limits_value
 from scheduler_service.core.contract.fields import OVERLAP, Tags
 from scheduler_service.core.contract.job_table import JOB_FIELDS, JOB_ID, SCHEDULE, JobField, leaves
 
@@ -46,7 +48,9 @@ _FIELDS: Final = {
 
 _TYPES: Final[dict[type[FieldType], tuple[Any, str]]] = {
     Whole: (int, ""), Number: (float, ""), Flag: (bool, ""), Tags: (list[str], "; may be repeated"),
-    Headers: (list[str], " as NAME=VALUE; may be repeated"), Time: (str, "; without an offset in your zone"),
+    Headers: (list[str], " as NAME=VALUE; may be repeated"), LimitKey: (str, ': a text, or {"from": "kwargs.tenant"}'),
+    Limits: (list[str], ', as NAME, NAME=KEY or {"name": ..., "key": {"from": "kwargs.tenant"}}; may be repeated'),
+    Time: (str, "; without an offset in your zone"),
 }  # fmt: skip
 """What is given for a type that is not given as text, and what its help adds."""
 
@@ -92,6 +96,10 @@ def _value(given: Any, of: FieldType, option: str) -> Any:
         return instant_text(given, option)
     if isinstance(of, Headers):
         return headers_value(given)
+    if isinstance(of, Limits):
+        return limits_value(given)
+    if isinstance(of, LimitKey):
+        return key_value(given, option)
     if of in (ARGS, KWARGS):
         return json_value(given, option)
     return given or None if isinstance(of, Tags) else given

@@ -9,7 +9,7 @@ import typer
 from scheduler_service.cli import job_options as options
 from scheduler_service.cli.backfilling import print_backfill
 from scheduler_service.cli.completing import job_ids
-from scheduler_service.cli.connect import instant_text, json_value, open_client
+from scheduler_service.cli.connect import instant_text, json_value, limits_value, open_client
 from scheduler_service.cli.progress import counted
 from scheduler_service.cli.several import each
 from scheduler_service.cli.status import Json
@@ -139,6 +139,10 @@ def trigger(
     job_id: JobId,
     kwargs: Annotated[str | None, typer.Option(help="Keyword arguments over the job's, a JSON object.")] = None,
     overlap: options.Overlap = None,
+    limit: Annotated[
+        list[str] | None, typer.Option(help="In place of the job's: NAME or NAME=KEY; may be repeated.")
+    ] = None,
+    fair_key: Annotated[str | None, typer.Option(help="In place of the job's.")] = None,
     key: options.Key = None,
     as_json: Json = False,
 ) -> None:
@@ -146,7 +150,10 @@ def trigger(
     from scheduler_service.cli.output import print_json, print_message
 
     with open_client() as client:
-        run = client.trigger(job_id, json_value(kwargs, "--kwargs"), overlap, idempotency_key=key)
+        run = client.trigger(
+            job_id, json_value(kwargs, "--kwargs"), overlap, limits=limits_value(limit), fair_key=fair_key,
+            idempotency_key=key,
+        )  # fmt: skip
     if as_json:
         print_json(run)
     else:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from itinerary.protocol.instants import SECOND, Duration, Instant
-from itinerary.protocol.limits import LimitUse
+from itinerary.protocol.limits import JobLimit, KeyFrom, LimitUse
 from itinerary.protocol.run_fields import DEFAULT_PRIORITY, DEFAULT_QUEUE, NO_RETRIES, RetryPolicy
 from scheduler_service.core.run_state import RunState
 
@@ -53,8 +53,7 @@ class Misfire:
 class Job:
     """One version of a job's definition, from `effective_from` on; `schedule` is the parsed `schedule_spec`.
 
-    `source` is the file that owns the job; `unknown` holds fields of a newer release. A pause keeps waiting runs unless
-    `pause_skips` is set.
+    `source`: the file that owns the job. `unknown`: fields of a newer release. `pause_skips`: a pause skips what waits.
     """
 
     job_id: str
@@ -75,6 +74,8 @@ class Job:
     timeout: Duration | None = None
     start_within: Duration | None = None
     headers: Mapping[str, Any] | None = None
+    limits: tuple[JobLimit, ...] = ()
+    fair_key: str | KeyFrom | None = None
     tags: tuple[str, ...] = ()
     description: str = ""
     paused: bool = False
@@ -290,10 +291,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The progress of the leaders: planned up to `materialised_until`, inbox read up to `inbox_position`.
-
-    A leader found the rows due by `judged_until` in time; those still waiting do so for another reason than lateness.
-    """
+    """The leaders' progress: planned and read up to here; rows due by `judged_until` wait for no late leader."""
 
     materialised_until: Instant | None
     inbox_position: str

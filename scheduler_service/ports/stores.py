@@ -214,7 +214,8 @@ class RunStore(Protocol):
         """Insert all or nothing; return (run, whether this call created it) for each.
 
         `due_at` 0 means the database's now. The same idempotency key and request hash return the existing run; another
-        hash raises Conflict. Raises DeadlinesOver (core.run_requests) if a new run could only be missed.
+        hash raises Conflict. Raises RunsRefused (core.contract.run_requests) if a new run could only be missed, or its
+        limits do not exist.
         """
 
     def get(self, run_id: str) -> Run:

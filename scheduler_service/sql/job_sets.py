@@ -20,6 +20,7 @@ from scheduler_service.sql.audit import record_all
 from scheduler_service.sql.batch import Batch
 from scheduler_service.sql.database import Database, again_when_busy
 from scheduler_service.sql.dialect import Dialect
+from scheduler_service.sql.job_limits import judge_limits, keep_limits
 from scheduler_service.sql.job_rows import JOB_COLUMNS, named_job_of
 from scheduler_service.sql.jobs import audited, job_row, version_row
 from scheduler_service.sql.tables import job_versions, jobs
@@ -53,7 +54,10 @@ class SqlJobSets(JobSets):
         self._database = database
 
     def plan(self, wanted: JobSet) -> JobsPlan:
-        return plan_jobs(self._read(wanted).present, wanted)
+        plan = plan_jobs(self._read(wanted).present, wanted)
+        with self._database.read() as connection:
+            judge_limits(connection, _saved(plan, wanted))
+        return plan
 
     @again_when_busy
     def apply(self, wanted: JobSet, plan_version: str | None, *, by: AuditedChange | None = None) -> JobsPlan:
@@ -67,7 +71,7 @@ class SqlJobSets(JobSets):
                 return plan
             with self._database.write() as connection:
                 if self._is_still(connection, wanted, stored):
-                    self._carry_out(connection, plan, stored, by)
+                    self._carry_out(connection, plan, wanted, stored, by)
                     return plan
         raise Conflict("too many concurrent edits of these jobs; try again", "edited-by-others")
 
@@ -90,7 +94,9 @@ class SqlJobSets(JobSets):
         found_by = named if wanted.source is None else or_(named, jobs.c.source == wanted.source)
         return select(*columns).where(found_by).order_by(jobs.c.job_id)
 
-    def _carry_out(self, connection: Connection, plan: JobsPlan, stored: _Stored, by: AuditedChange | None) -> None:
+    def _carry_out(
+        self, connection: Connection, plan: JobsPlan, wanted: JobSet, stored: _Stored, by: AuditedChange | None
+    ) -> None:
         now = self._database.read_clock(connection)
         known, source = stored.rows, plan.source
         edited = [change for change in plan.changed if change.of_definition]
@@ -100,6 +106,7 @@ class SqlJobSets(JobSets):
         later += [_next(replace(job, deleted=True), job, now) for job in plan.removed]
         self._insert(connection, fresh, now)
         _update(connection, later, now)
+        keep_limits(connection, _saved(plan, wanted))
         written = [*fresh, *later]
         _write_versions(connection, written, by)
         taken = [change.there for change in plan.changed if not change.of_definition]
@@ -114,6 +121,15 @@ class SqlJobSets(JobSets):
         wanted = self._database.dialect.insert(jobs).on_conflict_do_nothing().returning(jobs.c.job_id)
         if len(connection.execute(wanted, rows).all()) != len(rows):
             raise Conflict("another request created one of these jobs; plan again", "plan-outdated")
+
+
+def _saved(plan: JobsPlan, wanted: JobSet) -> list[tuple[str, Job, Job | None]]:
+    """The jobs that are created, changed or deleted, each with its place in the request and the stored job."""
+    places = {job.job_id: f"jobs.{number}" for number, job in enumerate(wanted.jobs)}
+    saved: list[tuple[Job, Job | None]] = [(job, None) for job in plan.added]
+    saved += [(change.wanted, change.there) for change in plan.changed]
+    saved += [(replace(job, deleted=True), job) for job in plan.removed]
+    return [(places.get(job.job_id, ""), job, before) for job, before in saved]
 
 
 def _ids_of(wanted: JobSet) -> dict[str, str]:

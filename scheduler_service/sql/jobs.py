@@ -23,6 +23,7 @@ from scheduler_service.core.model import Job
 from scheduler_service.ports.stores import JobFilter, JobStore, Page
 from scheduler_service.sql.audit import record
 from scheduler_service.sql.database import Database, again_when_busy
+from scheduler_service.sql.job_limits import keep_limits
 from scheduler_service.sql.job_rows import JOB_COLUMNS, job_of, listed_job_of, named_job_of, search_columns, tag_line
 from scheduler_service.sql.paging import page_of, read_cursor
 from scheduler_service.sql.tables import job_versions, jobs
@@ -154,6 +155,7 @@ class SqlJobStore(JobStore):
         inserted = connection.execute(row.on_conflict_do_nothing().returning(jobs.c.version)).first()
         if inserted is None:
             raise _CreatedMeanwhile(f"job {job.job_id} exists", "job-exists")
+        keep_limits(connection, [("", created, None)])
         keep_version(connection, created, None, now, by)
         return created
 
@@ -164,6 +166,7 @@ class SqlJobStore(JobStore):
         created = _as_kept(created)
         changed = update(jobs).where(jobs.c.job_id == job.job_id, jobs.c.version == before.version)
         connection.execute(changed.values(**job_row(created), updated_at=now))
+        keep_limits(connection, [("", created, before)])
         keep_version(connection, created, before, now, by)
         return created
 

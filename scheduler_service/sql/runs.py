@@ -29,8 +29,9 @@ from sqlalchemy import tuple_ as row_of
 from itinerary.protocol.errors import Conflict, NotFound, StoreUnavailable
 from itinerary.protocol.json_text import is_storable
 from scheduler_service.core.audit import AuditedChange
+from scheduler_service.core.contract.limit_uses import named_limits
 from scheduler_service.core.contract.request_keys import shown_key
-from scheduler_service.core.contract.run_requests import refuse_over
+from scheduler_service.core.contract.run_requests import refuse_new
 from scheduler_service.core.model import NewRun, Run
 from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.stores import Page, RunFilter, RunStore
@@ -39,6 +40,7 @@ from scheduler_service.sql.batch import Batch
 from scheduler_service.sql.column_types import InstantColumn
 from scheduler_service.sql.database import PLANNED_EACH_TIME, Database, again_when_busy
 from scheduler_service.sql.dialect import Dialect
+from scheduler_service.sql.job_limits import known_limits
 from scheduler_service.sql.leader import planning
 from scheduler_service.sql.paging import page_of, read_cursor
 from scheduler_service.sql.record_tables import audit_log
@@ -67,7 +69,8 @@ class SqlRunStore(RunStore):
             older = self._by_older_key(connection, by, new)
             fresh = [run for run in in_order if run.run_id not in older]
             created = planning.insert_missing(connection, fresh, now)
-            refuse_over(new, created, now)
+            names = {limit.name for run in new if run.run_id in created for limit in named_limits(run)}
+            refuse_new(new, created, now, known_limits(connection, names))
             if created:
                 record_enqueue(connection, now, by, [run for run in new if run.run_id in created])
             created_runs = self._by_id(connection, [run.run_id for run in new if run.run_id in created])

@@ -19,6 +19,7 @@ from scheduler_service.sql.database import Database
 from scheduler_service.sql.lease import SqlLeaseStore
 from tests.support.answering_leader import AnsweringLeader
 from tests.support.command_line import COMMAND, Itinerary
+from tests.support.limits import define
 from tests.support.processes import Child, free_port, project_env
 
 OWN_ADDRESS = "http://127.0.0.1"
@@ -61,6 +62,12 @@ def client_of(stores: Stores) -> Iterator[Callable[[Settings], TestClient]]:
 @pytest.fixture
 def api(client_of: Callable[[Settings], TestClient], settings: Settings) -> TestClient:
     return client_of(settings)
+
+
+@pytest.fixture
+def limits(stores: Stores) -> None:
+    """The limits `api`, and `tenant` with keys."""
+    define(stores.limit_store)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from itinerary.jobs import schedule as decorators
 from itinerary.jobs.fields import JobFields, SolarEvent
 from itinerary.protocol.instants import parse_instant
+from itinerary.protocol.limits import lane_of
 from itinerary.protocol.run_fields import RUN_FIELDS
 from scheduler_service.api.openapi import answers, schemas
 from scheduler_service.api.pages import job_fields
@@ -54,6 +55,8 @@ FULL: dict[str, Any] = {
     "retry": {"max_attempts": 3, "initial": "2s", "factor": 1.5, "max": "20m", "jitter": False},
     "timeout": "5m",
     "start_within": "2h",
+    "limits": ["api", {"name": "tenant", "key": {"from": "kwargs.three.four.0"}}],
+    "fair_key": {"from": "args.1"},
     "tags": ["a, b", "c"],
     "description": "two\nlines & more",
 }
@@ -90,7 +93,14 @@ LEAST: dict[str, tuple[str, ...]] = {
     "solar": ("event", "latitude", "longitude"),
 }  # fmt: skip
 OF_SPECS = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec['kind']} {spec.get('every', '')}".strip())
-OPTIONS = {"tag": "tags", "attempts": "retry", "start": "start_at", "end": "end_at", "header": "headers"}
+OPTIONS = {
+    "tag": "tags",
+    "attempts": "retry",
+    "start": "start_at",
+    "end": "end_at",
+    "header": "headers",
+    "limit": "limits",
+}
 # An instant is stored in UTC, however it was written.
 NOT_STORED = {"once": {"timezone"}}
 
@@ -126,9 +136,15 @@ def test_a_job_gives_its_runs_every_field_that_both_have() -> None:
     job, _ = read_job(FULL, created_at=AT)
     # Of the run itself: the trigger's or the catching-up one.
     shared = FIELDS & {field.name for field in dataclasses.fields(NewRun)} - {"overlap"}
-    assert shared == {*RUN_FIELDS, "job_id"} - {"run_at"}
+    assert shared == {*RUN_FIELDS, "job_id"} - {"run_at", "fair_key"}
+    taken = (("api", None), ("tenant", "5"))
     for run in (new_occurrence(job, AT, AT, 0), read_trigger(job, {}, "x", AT)):
-        assert {name: getattr(run, name) for name in shared} == {name: getattr(job, name) for name in shared}
+        expected = {name: getattr(job, name) for name in shared} | {"limits": taken}
+        assert {name: getattr(run, name) for name in shared} == expected
+        assert run.lane == lane_of(run.limits) == 'limits:[["tenant","5"]]'
+    by_key = dataclasses.replace(job, limits=())
+    assert new_occurrence(by_key, AT, AT, 0).lane == read_trigger(by_key, {}, "x", AT).lane == "key:two"
+    assert read_trigger(dataclasses.replace(by_key, fair_key=None), {}, "x", AT).lane == "job:full"
 
 
 def test_the_specs_show_every_kind_with_every_field() -> None:
@@ -204,6 +220,7 @@ def test_the_style_sheet_shows_the_fields_of_every_kind() -> None:
 
 
 @OF_SPECS
+@pytest.mark.usefixtures("limits")
 def test_a_job_with_every_field_set_goes_through_the_form_unchanged(api: TestClient, spec: dict[str, Any]) -> None:
     assert api.put("/api/v1/jobs/full", json={**FULL, "schedule": spec}).status_code == 201
     before = api.get("/api/v1/jobs/full").json()
@@ -219,6 +236,7 @@ def test_a_job_with_every_field_set_goes_through_the_form_unchanged(api: TestCli
 
 
 @OF_SPECS
+@pytest.mark.usefixtures("limits")
 def test_a_job_with_every_field_is_made_in_the_form(api: TestClient, spec: dict[str, Any]) -> None:
     body = {**FULL, "schedule": spec, "tags": ["a", "b"]}
     typed = {

@@ -21,7 +21,8 @@ BAD = {"task": "t", "schedule": {"kind": "cron", "expr": "61 * * * *"}, "priorit
 
 def enqueued(client: Client) -> Any:
     full = {"queue": "slow", "priority": 3, "timeout": "5m", "start_within": "1h", "retry": {"max_attempts": 2}}
-    return client.enqueue("t", [1], {"a": 2}, run_at=AT, **full)  # type: ignore[arg-type]
+    limits = ["api", {"name": "tenant", "key": "acme"}]
+    return client.enqueue("t", [1], {"a": 2}, run_at=AT, limits=limits, fair_key="b", **full)  # type: ignore[arg-type]
 
 
 def same_key(client: Client) -> Any:
@@ -50,13 +51,33 @@ def triggered(client: Client) -> Any:
     return client.trigger("a", {"x": 1})
 
 
+def limited(client: Client) -> Any:
+    tenant = {"name": "tenant", "key": {"from": "kwargs.tenant"}}
+    client.put_job(
+        "a", {**JOB, "kwargs": {"tenant": "acme"}, "limits": [tenant], "fair_key": {"from": "kwargs.tenant"}}
+    )
+    own = client.trigger("a", limits=[], fair_key="mine")
+    again = client.retry(client.cancel(client.trigger("a")["run_id"])["run_id"])
+    return own, client.trigger("a", {"tenant": 7}), client.trigger("a", limits=[]), again, client.job("a")
+
+
+def refused(client: Client) -> Any:
+    client.put_job("a", {**JOB, "kwargs": {"tenant": "acme"}, "fair_key": {"from": "kwargs.tenant"}})
+    return client.trigger("a", {"tenant": None}, limits=["tenant", 5])  # type: ignore[list-item]
+
+
 def paused(client: Client) -> Any:
     client.create_job({"job_id": "a", **JOB})
     return client.pause_job("a", reason="holiday"), client.resume_job("a"), client.delete_job("a")
 
 
 CALLS: list[Callable[[Client], Any]] = [
-    enqueued, same_key, other_request, cancelled, listed, triggered, paused,
+    enqueued, same_key, other_request, cancelled, listed, triggered, limited, paused,
+    lambda client: [client.put_job("a", {**JOB, "args": ["x"], "fair_key": {"from": "args.0"}}), client.trigger("a")],
+    lambda client: client.enqueue("t", limits=[{"name": "api", "key": ""}, "b"], fair_key="a" * 257),
+    lambda client: client.enqueue("t", limits=["a", "b", "c", "d", "e"]),
+    lambda client: client.put_job("a", {**JOB, "limits": [{"name": "tenant", "key": {"from": "args.0"}}]}),
+    refused,
     lambda client: client.enqueue("t", priority=11, retry={"max_attempts": 0}),
     lambda client: client.enqueue_batch([{"task": "t"}, {"task": ""}, {"job": 1}]),
     lambda client: client.enqueue("t", run_at="2020-01-01T00:00:00Z", start_within="1h"),
@@ -84,6 +105,7 @@ def outcome(call: Callable[[Client], Any], client: Client) -> Any:
     return json.loads(re.sub(r"\d{4}-\d\d-\d\dT[0-9:.]+Z", lambda at: at[0] if at[0] > "29" else "TIME", text))
 
 
+@pytest.mark.usefixtures("limits")
 @pytest.mark.parametrize("call", CALLS, ids=range(len(CALLS)))
 def test_the_kit_answers_as_the_api_does(call: Callable[[Client], Any], api: TestClient) -> None:
     def ask(_: Pool, method: str, target: str, body: bytes | None, headers: Mapping[str, str], *_bounds: Any) -> Answer:

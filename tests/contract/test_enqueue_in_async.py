@@ -39,7 +39,7 @@ AT = datetime(2099, 1, 1, tzinfo=UTC)
 FULL: dict[str, Any] = {
     "args": [1, 1.5, "ä"], "kwargs": {"note": "50 % :off $1"}, "run_at": AT, "queue": "mail", "priority": 2,
     "timeout": timedelta(hours=1), "retry": {"max_attempts": 3}, "start_within": "1h", "headers": {"tenant": "ä"},
-    "idempotency_key": "one",
+    "idempotency_key": "one", "limits": ["api"], "fair_key": "ä",
 }  # fmt: skip
 OVER: dict[str, Any] = {"task": "t", "run_at": "2020-01-01T00:00:00Z", "start_within": "1h"}
 
@@ -146,6 +146,7 @@ def test_what_commits_is_there_as_it_was_asked_for(url: str, postgres_stores: St
         assert (run.queue, run.priority, run.timeout, run.retry.max_attempts) == ("mail", 2, HOUR, 3)
         assert run.due_at == run.scheduled_at == from_datetime(AT)
         assert run.start_by == run.due_at + HOUR
+        assert (run.limits, run.lane) == ((("api", None),), "key:ä")
 
 
 @each_way

@@ -14,7 +14,7 @@ from sqlalchemy import make_url, select
 
 from itinerary import enqueue_in, enqueue_many_in
 from itinerary.protocol.instants import SECOND
-from itinerary.protocol.run_columns import ENQUEUED, HEADERS, START_BY, TRACEPARENT
+from itinerary.protocol.run_columns import ENQUEUED, HEADERS, LANE, LIMITS, START_BY, TRACEPARENT
 from itinerary.version import VERSION
 from scheduler_service.core.run_state import RunState
 from scheduler_service.sql.tables import runs
@@ -56,6 +56,7 @@ def executed_today() -> list[dict[str, Any]]:
         fields: dict[str, Any] = {
             "args": [1, "\u00e4"], "kwargs": {"a": {"b": None}}, "run_at": "2999-01-01T00:00:00Z", "queue": "slow",
             "priority": 3, "timeout": "5m", "start_within": "1h", "retry": {"max_attempts": 3},
+            "limits": ["api"], "fair_key": "north",
         }  # fmt: skip
         enqueue_in(full, "shop.full", idempotency_key="order-17", **fields)
         listed = {"task": "shop.full", "headers": {"tenant": "\u00e4"}, "idempotency_key": "order-18", **fields}
@@ -70,7 +71,7 @@ def test_the_statement_of_this_release_is_among_them() -> None:
 def test_the_table_requires_no_column_that_an_app_does_not_fill() -> None:
     required = {c.name for c in runs.columns if not c.nullable and c.server_default is None and c.identity is None}
     assert required <= {*ENQUEUED}
-    assert {*ENQUEUED, START_BY, HEADERS, TRACEPARENT} <= {c.name for c in runs.columns}
+    assert {*ENQUEUED, START_BY, HEADERS, LIMITS, LANE, TRACEPARENT} <= {c.name for c in runs.columns}
 
 
 @pytest.mark.postgres
@@ -93,6 +94,7 @@ def test_what_an_app_of_that_release_inserts_is_a_run(
         else:
             assert (run.task, run.queue, run.priority) == ("shop.full", "slow", 3)
             assert (run.args, run.kwargs) == ([1, "\u00e4"], {"a": {"b": None}})
+            assert (run.limits, run.lane) in [((("api", None),), "key:north"), ((), "")]
             assert (run.timeout, run.start_by) == (300 * SECOND, run.due_at + 3600 * SECOND)
     assert run.headers == {"tenant": "\u00e4"}
     assert postgres_stores.database is not None

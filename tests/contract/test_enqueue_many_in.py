@@ -21,7 +21,7 @@ AT = datetime(2099, 1, 1, tzinfo=UTC)
 FULL: dict[str, Any] = {
     "task": "shop.send", "args": [1, 1.50, "ä"], "kwargs": {"note": "50 % :off"}, "run_at": AT, "queue": "mail",
     "priority": 2, "timeout": timedelta(hours=1), "retry": {"max_attempts": 3}, "start_within": "365d",
-    "headers": {"tenant": "ä"}, "idempotency_key": "one",
+    "headers": {"tenant": "ä"}, "idempotency_key": "one", "limits": [{"name": "tenant", "key": "ä"}],
 }  # fmt: skip
 
 
@@ -43,6 +43,8 @@ def test_what_commits_is_there_as_each_was_asked_for(url: str, postgres_stores: 
     assert bare.due_at <= other.due_at < full.due_at
     assert (full.args, full.kwargs, full.headers) == ([1, 1.5, "ä"], {"note": "50 % :off"}, {"tenant": "ä"})
     assert (full.queue, full.priority, full.timeout, full.retry.max_attempts) == ("mail", 2, HOUR, 3)
+    assert (full.limits, full.lane) == ((("tenant", "ä"),), 'limits:[["tenant","ä"]]')
+    assert (bare.limits, bare.lane, other.lane) == ((), "", "")
     assert full.due_at == full.scheduled_at
     assert full.start_by == full.due_at + 365 * 24 * HOUR
     assert bare.traceparent == full.traceparent is not None

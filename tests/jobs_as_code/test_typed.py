@@ -19,9 +19,9 @@ from itinerary import schedule
 @schedule.cron("0 2 1 * *", timezone="Europe/Berlin", day_match="and", overlap="queue", retry={"max_attempts": 3})
 @schedule.hourly(17, job_id="b", priority=3, misfire={"policy": "skip", "grace": timedelta(minutes=1)})
 @schedule.interval(timedelta(minutes=4), offset="1m", job_id="c", args=[1], start_at=datetime.now(timezone.utc))
-@schedule.balanced("25m", pinned=True, job_id="d", tags=["x"])
+@schedule.balanced("25m", pinned=True, job_id="d", tags=["x"], fair_key={"from": "args.0"})
 @schedule.calendar("week", ["05:30"], weekdays=["mon"], job_id="e")
-@schedule.once("2027-01-01T00:00:00Z", job_id="f", kwargs={"a": 1})
+@schedule.once("2027-01-01T00:00:00Z", job_id="f", kwargs={"a": 1}, limits=["x", {"name": "t", "key": "k"}])
 def close(month: int) -> str:
     return str(month)
 
@@ -36,6 +36,7 @@ schedule.cron("* * * * *", "UTC")  # wrong: call-arg
 schedule.cron("* * * * *", day_match="xor")  # wrong: arg-type
 schedule.cron("* * * * *", retry={"attempts": 3})  # wrong: typeddict-unknown-key
 schedule.cron("* * * * *", misfire={"policy": "never"})  # wrong: typeddict-item
+schedule.cron("* * * * *", limits=[5])  # wrong: list-item
 schedule.hourly("17")  # wrong: arg-type
 schedule.hourly(17, priority=12)  # wrong: arg-type
 schedule.interval(4)  # wrong: arg-type

@@ -58,7 +58,7 @@ def test_a_result_has_every_field_of_the_document_and_no_other(kind: type[Answer
 def test_each_answer_of_the_document_has_its_result() -> None:
     asked = {name for name in SCHEMAS if name.endswith("In") or name in ("JobPatch", "JobPut", "Problem", "FieldError")}
     schedules = {"Schedule", "Calendar", "Cron", "Hourly", "Interval", "Once", "Solar"}
-    wrappers = {"BatchOut", "Queues", "Workers", "RunState", "Verdict"}
+    wrappers = {"BatchOut", "Queues", "Workers", "RunState", "Verdict", "JobLimit", "KeyFrom", "LimitUse"}
     known = {OUTSIDE.get(kind.__name__, kind.__name__) for kind in KINDS}
     assert set(SCHEMAS) - asked - schedules - wrappers == known
 

@@ -8,6 +8,7 @@ from itinerary.protocol.instants import MICROSECOND, Instant
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.balancing.placements import carry_place
 from scheduler_service.core.contract.job_json import definition_of, job_body, read_stored_job
+from scheduler_service.core.contract.limit_uses import limits_named, refuse_limits
 from scheduler_service.core.contract.unknown_fields import carried
 from scheduler_service.core.model import Job
 from scheduler_service.ports.stores import JobFilter, Page
@@ -105,9 +106,16 @@ class FakeJobStore:
         if if_version is not None and if_version != (there.version if there else None):
             raise StaleVersion(f"not at version {if_version}")
 
+    def _keep_limits(self, job: Job, before: Job | None) -> None:
+        if limits_named(job) != limits_named(before):
+            refuse_limits([("", job)], self._tables.per_key())
+            self._tables.job_limits[job.job_id] = frozenset(limit.name for limit in limits_named(job))
+
     def _add(self, job: Job, by: AuditedChange | None, *, anew: bool = False) -> Job:
-        row = self._tables.jobs.setdefault(job.job_id, JobRow([]))
+        row = self._tables.jobs.get(job.job_id, JobRow([]))
         before = row.versions[-1] if row.versions else None
+        self._keep_limits(job, before)
+        self._tables.jobs[job.job_id] = row
         now = self._tables.clock()
         effective_from = now if before is None else max(now, before.effective_from + MICROSECOND)
         reread = read_stored_job(definition_of(job), created_at=now if anew else job.created_at)

@@ -202,6 +202,10 @@ class Tables:
             place = len(self.audit) + 1
             self.audit.append(AuditEntry(place, self.clock(), by.actor, by.role, by.action, subject, before, after))
 
+    def per_key(self) -> dict[str, bool]:
+        """Of each limit, whether it is per key."""
+        return {limit.name: limit.per_key for limit in self.limits.values()}
+
     def insert_missing(self, new: Sequence[NewRun]) -> set[str]:
         """Insert what is not there yet by id, occurrence or key; all or nothing."""
         now = self.clock()

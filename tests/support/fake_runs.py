@@ -6,6 +6,7 @@ from dataclasses import replace
 from itinerary.protocol.errors import Conflict, NotFound
 from itinerary.protocol.instants import format_instant
 from scheduler_service.core.audit import AuditedChange
+from scheduler_service.core.contract.run_requests import refuse_new
 from scheduler_service.core.model import NewRun, Run
 from scheduler_service.core.run_state import FINAL, WAITING, RunState
 from scheduler_service.ports.stores import Page, RunFilter
@@ -19,7 +20,8 @@ class FakeRunStore:
 
     def enqueue(self, runs: Sequence[NewRun], *, by: AuditedChange | None = None) -> list[tuple[Run, bool]]:
         with self._tables.lock:
-            self._check(runs)
+            fresh = self._check(runs)
+            refuse_new(runs, fresh, self._tables.clock(), self._tables.per_key())
             made = self._tables.insert_missing(runs)
             if made:
                 self._record([run for run in runs if run.run_id in made], by)
@@ -75,8 +77,9 @@ class FakeRunStore:
             raise NotFound(f"no run {run_id}")
         return row
 
-    def _check(self, runs: Sequence[NewRun]) -> None:
-        """Everything that would stop the batch half-way, found before anything is written."""
+    def _check(self, runs: Sequence[NewRun]) -> set[str]:
+        """Everything that would stop the batch half-way, found before anything is written; the ids of new runs."""
+        known = {r.idempotency_key for r in self._tables.runs.values()} - {None}
         hashes = {r.idempotency_key: r.request_hash for r in self._tables.runs.values() if r.idempotency_key}
         for run in runs:
             refuse_unstorable(run.run_id, run.task, run.queue, run.scheduled_at, run.due_at)
@@ -85,6 +88,7 @@ class FakeRunStore:
                     raise Conflict(f"idempotency key {run.idempotency_key!r} was used for another request")
             elif run.run_id in self._tables.runs:
                 raise Conflict(f"run {run.run_id} exists")
+        return {run.run_id for run in runs if run.idempotency_key not in known}
 
     def _found(self, run: NewRun) -> RunRow:
         if run.idempotency_key is None:

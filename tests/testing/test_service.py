@@ -294,6 +294,16 @@ def test_a_run_can_be_cancelled_retried_missed_and_given_a_key(service: Service,
     assert client.runs(state="missed")["items"][0]["reason"].startswith("start_within: not started by")
 
 
+def test_runs_carry_limits_that_nothing_defined(service: Service) -> None:
+    limits = ["api", {"name": "tenant", "key": "acme"}]
+    for run_id in (
+        enqueue_in(None, "shop.note", limits=limits),
+        service.client().enqueue("shop.note", limits=limits)["run_id"],
+    ):
+        assert service.client().run(run_id)["limits"] == limits
+    assert service.client().run(enqueue_in(None, "shop.note", fair_key="a"))["fair_key"] == "a"
+
+
 def test_enqueue_in_knows_keys_and_deadlines(service: Service) -> None:
     first = enqueue_in(None, "shop.note", [1], idempotency_key="two")
     assert enqueue_in(None, "shop.note", [1], idempotency_key="two") == first

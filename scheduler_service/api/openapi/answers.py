@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from scheduler_service.api.openapi.limit_uses import RunLimits
 from scheduler_service.api.openapi.list_shapes import Counted, LastRun
 from scheduler_service.api.openapi.patterns import JobId, Queue, Task, Time
 from scheduler_service.api.openapi.schemas import stored
@@ -152,6 +153,8 @@ class RunOut(BaseModel):
     headers: dict[str, Any] | None
     queue: Queue
     priority: int
+    limits: RunLimits
+    fair_key: str | None = Field(description="null also where limits with keys give the run its lane")
     retry_of: str | None
     scheduled_at: Time
     due_at: Time

@@ -21,7 +21,8 @@ _ATTEMPT: Final = {
 _RUN: Final = {
     "run_id": "billing.close_2026-12-01T01:00:00Z", "job_id": "billing.close", "job_version": 3,
     "task": "billing.close_month", "args": [], "kwargs": {}, "headers": None,
-    "queue": "default", "priority": 5, "retry_of": None,
+    "queue": "default", "priority": 5, "limits": [{"name": "tenant", "key": "acme"}], "fair_key": None,
+    "retry_of": None,
     "scheduled_at": "2026-12-01T01:00:00Z", "due_at": "2026-12-01T01:00:00Z", "start_by": None,
     "state": "completed", "attempt": 1,
     "reason": None, "cancel_requested_at": None, "pending_at": "2026-12-01T01:00:00.004Z",

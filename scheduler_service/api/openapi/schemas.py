@@ -8,6 +8,8 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field
 
 from itinerary.protocol.run_fields import RETRY, RUN_FIELDS
+from scheduler_service.api.openapi.limit_uses import Key as FairKey
+from scheduler_service.api.openapi.limit_uses import RunLimits
 from scheduler_service.api.openapi.patterns import Duration as Duration
 from scheduler_service.api.openapi.patterns import JobId as JobId
 from scheduler_service.api.openapi.patterns import Key as Key
@@ -110,6 +112,8 @@ class PauseIn(Strict):
 class TriggerIn(Strict):
     """Deviations from the job for this run."""
 
+    limits: RunLimits | None = Field(None, description="In place of the job's limits; an empty list: none")
+    fair_key: FairKey | None = Field(None, description="In place of the job's fair key")
     idempotency_key: Key | None = None
 
 
@@ -161,6 +165,8 @@ class RunIn(Strict):
     )
 
     run_at: Time | None = None
+    limits: RunLimits | None = Field(None, description="Limits that it counts for, of a key where the limit has keys")
+    fair_key: FairKey | None = Field(None, description="It waits in one lane with the runs of the same key")
     idempotency_key: Key | None = None
 
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.field_types import FieldType, Flag, Number, Whole
+from itinerary.protocol.limits import JOB_LIMITS, Key
 from itinerary.protocol.run_fields import ARGS, HEADERS, KWARGS
 from scheduler_service.api.http.bodies import read_json
 from scheduler_service.api.pages.csrf import Form
@@ -42,7 +43,7 @@ _NUMBERS: Final = {"hourly": ("minute",), "calendar": ("every",)}
 _DECIMALS: Final = {"solar": ("latitude", "longitude")}
 _LISTS: Final = {"calendar": ("at", "weekdays")}
 _SWITCHES: Final = {"interval": ("balanced", "pinned")}
-_JSON: Final = (ARGS, KWARGS, HEADERS)
+_JSON: Final = (ARGS, KWARGS, HEADERS, JOB_LIMITS)
 _LEAVES: Final = {path: leaf for field in JOB_FIELDS for path, leaf in leaves(field) if field.type is not SCHEDULE}
 LABELS: Final = {path: leaf.label for path, leaf in _LEAVES.items()} | {
     "kind": "Schedule",
@@ -85,7 +86,8 @@ def _texts(definition: Mapping[str, Any]) -> dict[str, str]:
         group, _, inner = path.partition(".")
         value = definition.get(group)
         value = value[inner] if inner and value else value
-        texts[path] = pretty(value) if leaf.type in _JSON and value is not None else _text(value)
+        is_json = isinstance(value, dict) or (leaf.type in _JSON and value is not None)
+        texts[path] = pretty(value) if is_json else _text(value)
     return texts
 
 
@@ -180,6 +182,8 @@ def _typed(text: str, of: FieldType, path: str) -> Any:
     if isinstance(of, Whole):
         return _number(text, path)
     if isinstance(of, Number) or of in _JSON:
+        return read_json(text, path)
+    if isinstance(of, Key) and text.startswith("{"):
         return read_json(text, path)
     return _parts(text) if isinstance(of, Tags) else text
 

@@ -29,7 +29,7 @@ from scheduler_service.core.audit import Caller
 from scheduler_service.core.contract.fields import read_text
 from scheduler_service.core.contract.request_keys import owned, with_key
 from scheduler_service.core.contract.run_json import run_body
-from scheduler_service.core.contract.run_requests import DeadlinesOver, read_batch, read_retried, read_run
+from scheduler_service.core.contract.run_requests import RunsRefused, read_batch, read_retried, read_run
 from scheduler_service.core.model import Run
 from scheduler_service.core.run_state import FINAL, RunState
 from scheduler_service.ports.stores import RunFilter
@@ -67,7 +67,7 @@ def enqueue_batch(context: Context, who: Who, body: JsonObject, key: Idempotency
     wanted = [owned(run, who) for run in read]
     try:
         enqueued = context.stores.runs.enqueue(wanted, by=who.audited_change("run.enqueue"))
-    except DeadlinesOver as exc:
+    except RunsRefused as exc:
         raise exc.of_batch() from exc
     created = [run.run_id for run, is_new in enqueued if is_new]
     if created:

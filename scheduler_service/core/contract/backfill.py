@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from itinerary.protocol.errors import BadValue, BadValues
 from itinerary.protocol.identity import manual_run_id
 from itinerary.protocol.instants import Instant, format_instant, parse_instant
+from itinerary.protocol.limits import lane_of, uses_of
 from scheduler_service.core.model import Job, NewRun, Overlap, RunKind
 from scheduler_service.core.run_state import WAITING, RunState
 from scheduler_service.core.schedules.schedule import UNPLACED, next_after, upcoming
@@ -179,11 +180,12 @@ def backfill_runs(plan: Backfill, uuids: Iterable[str]) -> list[NewRun]:
 def _run(plan: Backfill, one: Wanted, uuid7: str) -> NewRun:
     job, at = plan.job, format_instant(one.at)
     key = f"backfill:{at}:{job.job_id}" if one.after is None else f"backfill:{at}:after:{one.after}"
+    limits, fair_key = uses_of(job.limits, job.fair_key, job.args, job.kwargs, [])
     return NewRun(
         run_id=manual_run_id(job.job_id, uuid7), kind=RunKind.MANUAL, task=job.task, scheduled_at=one.at, due_at=0,
         job_id=job.job_id, job_version=job.version, args=job.args, kwargs=job.kwargs, queue=job.queue,
         priority=job.priority, retry=job.retry, timeout=job.timeout, overlap=plan.window.overlap, retry_of=one.after,
-        idempotency_key=key, headers=job.headers,
+        idempotency_key=key, headers=job.headers, limits=limits, lane=lane_of(limits, fair_key, job.job_id),
     )  # fmt: skip
 
 

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from itinerary.protocol.errors import BadValue, BadValues
 from itinerary.protocol.instants import Instant, format_instant
-from itinerary.protocol.redaction import redacted
+from itinerary.protocol.limits import ARGUMENT_RULE, KeyFrom
+from itinerary.protocol.redaction import is_hidden, redacted
 from itinerary.protocol.run_fields import check_payload
 from itinerary.protocol.run_request import read_fields, refuse_unknown
 from scheduler_service.core.contract.fields import read_misfire, read_retry
@@ -40,12 +41,45 @@ def read_job(body: Mapping[str, Any], *, created_at: Instant, **stored: Any) -> 
     known.
     """
     errors: list[BadValue] = []
+    values = _values(body, errors)
+    _check_keys(values, errors)
+    return _judged(values, body, errors, created_at, stored)
+
+
+def _values(body: Mapping[str, Any], errors: list[BadValue]) -> dict[str, Any]:
     if not body.keys() <= _TAKEN:
         refuse_unknown({name: value for name, value in body.items() if name not in READ_ONLY}, FIELDS, errors)
     errors += [BadValue(name, None, "this field is required") for name in _REQUIRED if body.get(name) is None]
     values = read_fields(body, _READERS, errors)
     values["args"], values["kwargs"] = values.get("args") or _NO_ARGS, values.get("kwargs") or _NO_KWARGS
     check_payload(errors, values["args"], values["kwargs"])
+    return values
+
+
+def _check_keys(values: Mapping[str, Any], errors: list[BadValue]) -> None:
+    """Add an error for each key that the job's own arguments do not have, or that would show a hidden one."""
+    keys = {f"limits.{place}.key": limit.key for place, limit in enumerate(values.get("limits", ()))}
+    for field, key in {**keys, "fair_key": values.get("fair_key")}.items():
+        if not isinstance(key, KeyFrom):
+            continue
+        if any(map(is_hidden, key.path.split("."))):
+            rule = "take it from an argument that is not hidden: keys are shown"
+            errors.append(BadValue(field, {"from": key.path}, rule))
+            continue
+        try:
+            key.of(values["args"], values["kwargs"])
+        except BadValue:
+            rule = f"{key.path} must be {ARGUMENT_RULE} in the job's own args and kwargs, which a run may replace"
+            errors.append(BadValue(field, {"from": key.path}, rule))
+
+
+def _judged(
+    values: dict[str, Any],
+    body: Mapping[str, Any],
+    errors: list[BadValue],
+    created_at: Instant,
+    stored: Mapping[str, Any],
+) -> tuple[Job, tuple[str, ...]]:
     start_at, end_at = values.get("start_at"), values.get("end_at")
     if start_at is not None and end_at is not None and end_at <= start_at:
         errors.append(BadValue("end_at", body["end_at"], "give a time after start_at"))
@@ -62,12 +96,18 @@ def read_stored_job(definition: Mapping[str, Any], *, created_at: Instant, **sto
     BadValues if the rest cannot be read either, as with a schedule of an unknown kind.
     """
     try:
-        return read_job(definition, created_at=created_at, **stored)[0]
+        return _stored(definition, created_at, stored)
     except BadValues:
         known, unknown = split(definition, _TAKEN)
         if not unknown:
             raise
-    return read_job(known, created_at=created_at, unknown=unknown, **stored)[0]
+    return _stored(known, created_at, {**stored, "unknown": unknown})
+
+
+def _stored(definition: Mapping[str, Any], created_at: Instant, stored: Mapping[str, Any]) -> Job:
+    """Keys were judged when the job was saved: later rules and names that hide cost no job."""
+    errors: list[BadValue] = []
+    return _judged(_values(definition, errors), definition, errors, created_at, stored)[0]
 
 
 def definition_of(job: Job) -> dict[str, Any]:
@@ -80,7 +120,7 @@ def known_definition(job: Job) -> dict[str, Any]:
     """Return the definition without fields that only a newer release knows: `read_job` accepts it."""
     written = _written(job)
     for name in _SPARSE:
-        if written[name] is None:
+        if written[name] in (None, []):
             del written[name]
     return written
 

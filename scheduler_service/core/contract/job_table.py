@@ -10,6 +10,7 @@ from typing import Any, Final
 from itinerary.protocol.field_types import FieldType, Group, Plain, Span, Time, read_object
 from itinerary.protocol.identity import check_job_id
 from itinerary.protocol.instants import DAY
+from itinerary.protocol.limits import JOB_LIMITS, Key
 from itinerary.protocol.run_fields import RETRY, RUN_FIELDS
 from scheduler_service.core.contract.fields import MISFIRE, OVERLAP, TEXT, Tags
 
@@ -93,6 +94,14 @@ JOB_FIELDS: Final = (
     JobField(
         "start_within", _RUN["start_within"], "Start within",
         "A run not started this long after its due time ends missed", PLACE, "e.g. 1h; then it is missed", sparse=True,
+    ),
+    JobField(
+        "limits", JOB_LIMITS, "Limits", "A limit that its runs count for, of a key where the limit has keys", PLACE,
+        'JSON list: "api", {"name": "tenant", "key": {"from": "kwargs.tenant"}}', 2, option="--limit", sparse=True,
+    ),
+    JobField(
+        "fair_key", Key(of_job=True), "Fair key", "Its runs wait in one lane with those of the same key", PLACE,
+        'a text, or {"from": "kwargs.tenant"}', sparse=True,
     ),
     JobField("tags", Tags(), "Tags", "Short texts to find it by", NOTES, "with commas between", option="--tag"),
     JobField("description", TEXT, "Description", "Free text", NOTES, lines=3),

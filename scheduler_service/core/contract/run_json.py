@@ -3,6 +3,7 @@
 from typing import Any
 
 from itinerary.protocol.instants import format_instant
+from itinerary.protocol.limits import RUN_LIMITS, fair_key_of
 from itinerary.protocol.redaction import redacted
 from scheduler_service.core.contract.job_json import optional_instant
 from scheduler_service.core.model import Attempt, LateReports, Run, TaskError
@@ -20,6 +21,8 @@ def run_body(run: Run) -> dict[str, Any]:
         "headers": redacted(run.headers),
         "queue": run.queue,
         "priority": run.priority,
+        "limits": RUN_LIMITS.write(run.limits),
+        "fair_key": fair_key_of(run.lane),
         "retry_of": run.retry_of,
         "scheduled_at": format_instant(run.scheduled_at),
         "due_at": format_instant(run.due_at),

@@ -8,6 +8,7 @@ from itinerary.protocol.errors import BadValue, BadValues
 from itinerary.protocol.field_types import read_object
 from itinerary.protocol.identity import adhoc_run_id, manual_run_id
 from itinerary.protocol.instants import SECOND, Instant
+from itinerary.protocol.limits import RUN_LIMITS, Key, lane_of, uses_of
 from itinerary.protocol.redaction import unmasked
 from itinerary.protocol.run_fields import check_payload
 from itinerary.protocol.run_request import (
@@ -23,6 +24,7 @@ from itinerary.protocol.run_request import (
     request_hash,
 )
 from scheduler_service.core.contract.fields import OVERLAP
+from scheduler_service.core.contract.limit_uses import limit_errors, named_limits
 from scheduler_service.core.model import Job, NewRun, Overlap, Run, RunKind
 
 
@@ -33,16 +35,17 @@ def read_run(body: Mapping[str, Any], uuid7: str, now: Instant) -> NewRun:
         run_id=adhoc_run_id(uuid7), kind=RunKind.ADHOC, task=asked.task, scheduled_at=asked.run_at or now,
         due_at=asked.run_at or 0, args=asked.args, kwargs=asked.kwargs, queue=asked.queue, priority=asked.priority,
         retry=asked.retry, timeout=asked.timeout, start_within=asked.start_within, headers=asked.headers,
-        idempotency_key=asked.idempotency_key, **_hashes(body, asked.idempotency_key),
+        limits=asked.limits, lane=lane_of(asked.limits, asked.fair_key), idempotency_key=asked.idempotency_key,
+        **_hashes(body, asked.idempotency_key),
     )  # fmt: skip
 
 
-class DeadlinesOver(BadValues):
-    """Runs that could only be missed; `places` are their positions in the request."""
+class RunsRefused(BadValues):
+    """New runs that the database's clock or its limits refuse; `places` are their positions in the request."""
 
-    def __init__(self, over: Mapping[int, BadValue]) -> None:
-        super().__init__(list(over.values()))
-        self.places = tuple(over)
+    def __init__(self, refused: Sequence[tuple[int, BadValue]]) -> None:
+        super().__init__([error for _, error in refused])
+        self.places = tuple(place for place, _ in refused)
 
     def of_batch(self) -> BadValues:
         """Return the same errors, each named by the position of its run in the batch."""
@@ -50,18 +53,20 @@ class DeadlinesOver(BadValues):
         return BadValues([error.under(f"runs.{place}") for place, error in named][:MOST_ERRORS])
 
 
-def refuse_over(runs: Sequence[NewRun], new: Container[str], now: Instant) -> None:
-    """Raise DeadlinesOver for the runs among `new` whose start deadline is over at `now`, the database's clock.
+def refuse_new(runs: Sequence[NewRun], new: Container[str], now: Instant, limits: Mapping[str, bool]) -> None:
+    """Raise RunsRefused for the runs among `new` that are too late at `now`, the database's clock, or whose limits err.
 
-    Runs that an earlier request created are not judged: the same request may be repeated after its deadline.
+    `limits` says of each that exists whether it is per key. Runs that an earlier request created are not judged: the
+    same request may be repeated after its deadline, and after a limit is gone.
     """
-    over = {
-        place: error
-        for place, run in enumerate(runs)
-        if run.run_id in new and (error := over_error(run.due_at, run.start_within, now)) is not None
-    }
-    if over:
-        raise DeadlinesOver(over)
+    refused: list[tuple[int, BadValue]] = []
+    for place, run in enumerate(runs):
+        if run.run_id in new:
+            over = over_error(run.due_at, run.start_within, now)
+            errors = [*([] if over is None else [over]), *limit_errors(named_limits(run), limits)]
+            refused += [(place, error) for error in errors]
+    if refused:
+        raise RunsRefused(refused)
 
 
 def read_batch(body: Mapping[str, Any], ids: Callable[[], str], now: Instant) -> list[NewRun]:
@@ -78,21 +83,26 @@ def read_batch(body: Mapping[str, Any], ids: Callable[[], str], now: Instant) ->
 
 
 def read_trigger(job: Job, body: Mapping[str, Any], uuid7: str, now: Instant) -> NewRun:
-    """Read a run of the job now: its definition, `kwargs` over the job's, and its own `overlap` if given."""
+    """Read a run of the job now: its definition, `kwargs` over the job's, and what else the body gives of its own."""
     errors: list[BadValue] = []
     given = read_field(body, "kwargs", read_object, {}, errors)
     overlap: Overlap | None = read_field(body, "overlap", OVERLAP.read, None, errors)
     key = read_field(body, KEY_FIELD, read_key, None, errors)
-    refuse_unknown(body, {"kwargs", "overlap", KEY_FIELD}, errors)
+    refuse_unknown(body, {"kwargs", "overlap", "limits", "fair_key", KEY_FIELD}, errors)
+    limits = read_field(body, "limits", RUN_LIMITS.read, None, errors)
+    fair_key = read_field(body, "fair_key", Key().read, None, errors)
     kwargs = {**job.kwargs, **given}
     check_payload(errors, list(job.args), kwargs)
+    limits = job.limits if limits is None else limits
+    limits, fair_key = uses_of(limits, job.fair_key if fair_key is None else fair_key, job.args, kwargs, errors)
     if errors:
         raise BadValues(errors)
     return NewRun(
         run_id=manual_run_id(job.job_id, uuid7), kind=RunKind.MANUAL, task=job.task, scheduled_at=now, due_at=0,
         job_id=job.job_id, job_version=job.version, args=job.args, kwargs=kwargs, queue=job.queue,
         priority=job.priority, retry=job.retry, timeout=job.timeout, overlap=overlap, start_within=job.start_within,
-        headers=job.headers, idempotency_key=key, **_hashes({**body, "trigger": job.job_id}, key),
+        headers=job.headers, limits=limits, lane=lane_of(limits, fair_key, job.job_id), idempotency_key=key,
+        **_hashes({**body, "trigger": job.job_id}, key),
     )  # fmt: skip
 
 
@@ -104,6 +114,7 @@ def again(run: Run, uuid7: str, now: Instant) -> NewRun:
         due_at=0, job_id=run.job_id, job_version=run.job_version, args=run.args, kwargs=run.kwargs, queue=run.queue,
         priority=run.priority, retry=run.retry, timeout=run.timeout, headers=run.headers, retry_of=run.run_id,
         start_within=None if run.start_by is None else max(SECOND, run.start_by - run.scheduled_at),
+        limits=run.limits, lane=run.lane or lane_of(run.limits, None, run.job_id),
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from itinerary.protocol.batches import batched
 from itinerary.protocol.identity import occurrence_run_id
 from itinerary.protocol.instants import Duration, Instant
+from itinerary.protocol.limits import lane_of, uses_of
 from scheduler_service.core.leader.commands import CreateRuns, Retract, Transition
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step, keep
@@ -184,6 +185,8 @@ def without_unfinished(step: Step, found: tuple[ActiveRun, ...], cursor: Instant
 def new_occurrence(job: Job, at: Instant, now: Instant, prompt: Duration) -> NewRun:
     """Build the row of one occurrence with its current definition; a missed one queues behind its job's other runs."""
     due_at = at + jitter_of(job.job_id, at, job.jitter)
+    # Without the argument that a key is taken from, the run does without that limit: no occurrence is lost.
+    limits, fair_key = uses_of(job.limits, job.fair_key, job.args, job.kwargs, [])
     return NewRun(
         run_id=occurrence_run_id(job.job_id, at),
         kind=RunKind.OCCURRENCE,
@@ -201,6 +204,8 @@ def new_occurrence(job: Job, at: Instant, now: Instant, prompt: Duration) -> New
         timeout=job.timeout,
         start_within=job.start_within,
         headers=job.headers,
+        limits=limits,
+        lane=lane_of(limits, fair_key),
     )
 
 

@@ -15,7 +15,8 @@ from uuid import UUID
 from itinerary.protocol.errors import BadValue, BadValues, Conflict
 from itinerary.protocol.identity import adhoc_run_id
 from itinerary.protocol.instants import format_instant
-from itinerary.protocol.run_columns import ENQUEUED, HEADERS, START_BY, TRACEPARENT
+from itinerary.protocol.limits import lane_of, limits_text
+from itinerary.protocol.run_columns import ENQUEUED, HEADERS, LANE, LIMITS, START_BY, TRACEPARENT
 from itinerary.protocol.run_fields import NO_RETRIES, retry_body
 from itinerary.protocol.run_request import MOST_ERRORS, RunRequest, over_error
 from itinerary.telemetry.tracing import caller_traceparent
@@ -34,9 +35,10 @@ _FROM_MANY: Final = """
 FROM (SELECT given.*, COALESCE(given.at, clock_timestamp()) AS due
       FROM json_to_recordset(CAST({rows} AS json)) AS given(
           run_id text, task text, args json, kwargs json, queue text, priority integer, at timestamptz, retry text,
-          timeout bigint, key text, hash text, within bigint, headers json, trace text)) AS wanted
+          timeout bigint, key text, hash text, within bigint, headers json, limits text, lane text,
+          trace text)) AS wanted
 """
-# Each by its column, its value of one run and of many: versions 0020, 0023 and 0009 of the schema add them.
+# Each by its column, its value of one run and of many: versions 0020, 0023, 0026 and 0009 of the schema add them.
 _LATER: Final = {
     "within": (
         START_BY,
@@ -44,6 +46,8 @@ _LATER: Final = {
         "wanted.due + wanted.within * interval '1 microsecond'",
     ),
     "headers": (HEADERS, "CAST({headers} AS json)", "wanted.headers"),
+    "limits": (LIMITS, "CAST({limits} AS text)", "wanted.limits"),
+    "lane": (LANE, "CAST({lane} AS text)", "COALESCE(wanted.lane, '')"),
     "trace": (TRACEPARENT, "CAST({trace} AS text)", "wanted.trace"),
 }
 _KEYED: Final = "ON CONFLICT DO NOTHING"
@@ -178,7 +182,7 @@ def _uuid7() -> UUID:
 
 def _row_of(run: RunRequest) -> Row:
     """The values of a run's row by their names in the statements; those of later columns only if it has them."""
-    trace = caller_traceparent()
+    trace, lane = caller_traceparent(), lane_of(run.limits, run.fair_key)
     return {
         "run_id": adhoc_run_id(str(_uuid7())), "task": run.task, "args": run.args, "kwargs": run.kwargs,
         "queue": run.queue, "priority": run.priority, "at": None if run.run_at is None else format_instant(run.run_at),
@@ -186,6 +190,7 @@ def _row_of(run: RunRequest) -> Row:
         "key": run.idempotency_key, "hash": run.request_hash, **({} if trace is None else {"trace": trace}),
         **({} if run.start_within is None else {"within": run.start_within}),
         **({} if not run.headers else {"headers": run.headers}),
+        **({} if not run.limits else {"limits": limits_text(run.limits)}), **({} if not lane else {"lane": lane}),
     }  # fmt: skip
 
 

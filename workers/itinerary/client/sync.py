@@ -142,11 +142,17 @@ class Client(Reads):
         kwargs: Mapping[str, Any] | None = None,
         overlap: str | None = None,
         *,
+        limits: Sequence[str | Mapping[str, Any]] | None = None,
+        fair_key: str | None = None,
         if_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> Run:
-        """Run a job now; returns the new run. The same key and request return the same run again."""
-        wanted, path = given(kwargs=kwargs, overlap=overlap), f"/jobs/{segment(job_id)}/trigger"
+        """Run a job now; returns the new run. The same key and request return the same run again.
+
+        What is not given is the job's; `limits=[]` gives the run none.
+        """
+        wanted = given(kwargs=kwargs, overlap=overlap, limits=limits, fair_key=fair_key)
+        path = f"/jobs/{segment(job_id)}/trigger"
         headers = {**_if_match(if_version), **_key(idempotency_key)}
         return Run.of(self._api.object("POST", path, again=if_version is None, json=wanted, headers=headers))
 
@@ -183,6 +189,8 @@ class Client(Reads):
         start_within: Duration | None = None,
         retry: Mapping[str, Any] | None = None,
         headers: Mapping[str, Any] | None = None,
+        limits: Sequence[str | Mapping[str, Any]] | None = None,
+        fair_key: str | None = None,
         idempotency_key: str | None = None,
     ) -> Run:
         """Run a task once, now or at `run_at`; the same key and body return the same run again.
@@ -191,7 +199,8 @@ class Client(Reads):
         """
         wanted = run_body(
             task, args, kwargs, run_at=run_at, queue=queue, priority=priority, timeout=timeout,
-            start_within=start_within, retry=retry, headers=headers, idempotency_key=idempotency_key,
+            start_within=start_within, retry=retry, headers=headers, limits=limits, fair_key=fair_key,
+            idempotency_key=idempotency_key,
         )  # fmt: skip
         return Run.of(self._api.object("POST", "/runs", again=True, json=_keyed(wanted)))
 

@@ -43,6 +43,8 @@ def enqueue_in(
     start_within: Duration | None = None,
     retry: Mapping[str, Any] | None = None,
     headers: Mapping[str, Any] | None = None,
+    limits: Sequence[str | Mapping[str, Any]] | None = None,
+    fair_key: str | None = None,
     idempotency_key: str | None = None,
     schema: str | None = None,
 ) -> str:
@@ -51,12 +53,14 @@ def enqueue_in(
     The run is dispatched when that transaction commits, and never if it does not. `task` is a name, a Celery task or
     its signature; `run_at` an aware datetime or an RFC 3339 text. `timeout` is a timedelta or a text such as "5m".
     `schema` names the schema of Itinerary's tables if the search path does not contain it. The same key and request
-    return the id of the existing run. Raises BadValues for values that cannot be enqueued, Conflict for a key of
-    another request, and the driver's own errors.
+    return the id of the existing run. `limits` are names, and objects of name and key: a run passes one that does not
+    exist. Raises BadValues for values that cannot be enqueued, Conflict for a key of another request, and the driver's
+    own errors.
     """
     run = request_of(
         task, args, kwargs, run_at=run_at, queue=queue, priority=priority, timeout=timeout,
-        start_within=start_within, retry=retry, headers=headers, idempotency_key=idempotency_key,
+        start_within=start_within, retry=retry, headers=headers, limits=limits, fair_key=fair_key,
+        idempotency_key=idempotency_key,
     )  # fmt: skip
     return _answered(connection_or_session, schema, enqueued([run], of_list=False))[0]
 

@@ -46,6 +46,17 @@ class Misfire(TypedDict, total=False):
     max_catch_up: int
 
 
+KeyFrom = TypedDict("KeyFrom", {"from": str})
+"""The argument that the key of each run is taken from, such as `kwargs.tenant`."""
+
+
+class Limit(TypedDict):
+    """A limit with keys, and the key for which it counts the runs."""
+
+    name: str
+    key: str | KeyFrom
+
+
 class JobFields(TypedDict, total=False):
     """The fields of a job beside its id, its task and its schedule; the service has a default for each."""
 
@@ -65,3 +76,5 @@ class JobFields(TypedDict, total=False):
     retry: Retry
     timeout: Duration
     start_within: Duration
+    limits: Sequence[str | Limit]
+    fair_key: str | KeyFrom

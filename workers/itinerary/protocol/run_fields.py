@@ -28,6 +28,7 @@ from itinerary.protocol.identity import QUEUE as QUEUE_NAME
 from itinerary.protocol.identity import TASK_RULE, is_task_name
 from itinerary.protocol.instants import DAY, MINUTE, SECOND, Duration
 from itinerary.protocol.json_text import MOST_LEVELS, is_deep
+from itinerary.protocol.limits import RUN_LIMITS, Key
 from itinerary.protocol.message_headers import Headers
 from itinerary.protocol.typed_values import flaw, may_need_care
 
@@ -124,5 +125,7 @@ RUN_FIELDS: Final[Mapping[str, FieldType]] = {
     "timeout": Span(SECOND, 7 * DAY),
     "start_within": Span(SECOND, 365 * DAY),
     "retry": RETRY,
+    "limits": RUN_LIMITS,
+    "fair_key": Key(),
 }
 """Of a requested run; a job has all but `run_at`."""

@@ -18,6 +18,7 @@ from itinerary.protocol.instants import (
     parse_duration,
     parse_instant,
 )
+from itinerary.protocol.limits import RUN_LIMITS, LimitUse
 from itinerary.protocol.run_fields import (
     DEFAULT_PRIORITY,
     DEFAULT_QUEUE,
@@ -50,6 +51,8 @@ class RunRequest:
     timeout: Duration | None = None
     start_within: Duration | None = None
     retry: RetryPolicy = NO_RETRIES
+    limits: tuple[LimitUse, ...] = ()
+    fair_key: str | None = None
     idempotency_key: str | None = None
     request_hash: str | None = None
 
@@ -175,4 +178,6 @@ def _canonical(given: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(retry, Mapping):
         durations = {name: format_duration(parse_duration(retry[name])) for name in ("initial", "max") if name in retry}
         found["retry"] = {**retry, **durations}
+    if "limits" in given:
+        found["limits"] = RUN_LIMITS.write(RUN_LIMITS.read(given["limits"], "limits"))
     return found

@@ -149,4 +149,4 @@ def _pause(store: "Store", asked: _Request) -> Reply:
 
 
 def _trigger(store: "Store", asked: _Request) -> Reply:
-    return 202, store.trigger(asked.words[1], asked.json.get("kwargs") or {}).body()
+    return 202, store.trigger(asked.words[1], asked.json).body()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from itinerary.client.run_inserts import Clock, Insert, Query, Row
 from itinerary.protocol.instants import format_duration
+from itinerary.protocol.limits import RUN_LIMITS, fair_key_of, limits_of
 from itinerary.protocol.run_request import read_run_request
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class Target:
         body = {
             "task": row["task"], "args": row["args"], "kwargs": row["kwargs"], "queue": row["queue"],
             "priority": row["priority"], "run_at": row["at"], "headers": row.get("headers"),
+            "limits": RUN_LIMITS.write(limits_of(row.get("limits", "[]"))),
+            "fair_key": fair_key_of(row.get("lane", "")),
             "retry": None if row["retry"] is None else json.loads(row["retry"]),
             **{name: None if value is None else format_duration(value) for name, value in durations.items()},
         }  # fmt: skip

@@ -9,9 +9,11 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
 
-from itinerary.protocol.errors import ItineraryError
+from itinerary.protocol.errors import BadValue, BadValues, ItineraryError
 from itinerary.protocol.instants import Instant
+from itinerary.protocol.limits import JOB_LIMITS, RUN_LIMITS, Key, LimitUse, lane_of, uses_of
 from itinerary.protocol.run_fields import RETRY
+from itinerary.protocol.run_request import read_field
 from itinerary.testing.run import Run
 
 _KIT: Final = "scheduler_service.testing"
@@ -35,7 +37,34 @@ class Job:
         return found
 
     def run(self, run_id: str, at: Instant, *, is_occurrence: bool = False) -> Run:
-        """A new run of it."""
+        """A new run of it, at its time."""
+        run = self._run(run_id, at, is_occurrence=is_occurrence)
+        limits, fair_key = self._uses(run, {}, [])
+        run.limits, run.lane = limits, lane_of(limits, fair_key)
+        return run
+
+    def triggered(self, run_id: str, at: Instant, given: Mapping[str, Any]) -> Run:
+        """A new run of it on request; BadValues where its arguments have no key."""
+        run, errors = self._run(run_id, at), list[BadValue]()
+        run.kwargs |= given.get("kwargs") or {}
+        limits, fair_key = self._uses(run, given, errors)
+        if errors:
+            raise BadValues(errors)
+        run.limits, run.lane = limits, lane_of(limits, fair_key, self.job_id)
+        return run
+
+    def _uses(
+        self, run: Run, given: Mapping[str, Any], errors: list[BadValue]
+    ) -> tuple[tuple[LimitUse, ...], str | None]:
+        limits = read_field(given, "limits", RUN_LIMITS.read, None, errors)
+        fair_key = read_field(given, "fair_key", Key().read, None, errors)
+        if limits is None:
+            limits = JOB_LIMITS.read(self.body["limits"], "limits")
+        if fair_key is None and self.body["fair_key"] is not None:
+            fair_key = Key(of_job=True).read(self.body["fair_key"], "fair_key")
+        return uses_of(limits, fair_key, run.args, run.kwargs, errors)
+
+    def _run(self, run_id: str, at: Instant, *, is_occurrence: bool = False) -> Run:
         body = self.body
         return Run(
             run_id, body["task"], at, at, job_id=self.job_id, args=list(body["args"]), kwargs=dict(body["kwargs"]),

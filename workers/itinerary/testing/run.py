@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from itinerary.protocol.instants import Duration, Instant, format_instant
+from itinerary.protocol.limits import RUN_LIMITS, LimitUse, fair_key_of
 from itinerary.protocol.run_fields import DEFAULT_PRIORITY, DEFAULT_QUEUE, NO_RETRIES, RetryPolicy
 
 WORKER: Final = "itinerary.testing"
@@ -27,6 +28,8 @@ class Run:
     retry: RetryPolicy = NO_RETRIES
     start_within: Duration | None = None
     headers: dict[str, Any] | None = None
+    limits: tuple[LimitUse, ...] = ()
+    lane: str = ""
     retry_of: str | None = None
     key: str | None = None
     request_hash: str | None = None
@@ -73,6 +76,8 @@ class Run:
             "headers": self.headers,
             "queue": self.queue,
             "priority": self.priority,
+            "limits": RUN_LIMITS.write(self.limits),
+            "fair_key": fair_key_of(self.lane),
             "retry_of": self.retry_of,
             "scheduled_at": format_instant(self.scheduled_at),
             "due_at": format_instant(self.due_at),

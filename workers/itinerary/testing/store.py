@@ -12,6 +12,7 @@ from uuid import uuid4
 from itinerary.protocol.errors import BadValues, Conflict, ItineraryError, NotFound
 from itinerary.protocol.identity import adhoc_run_id, manual_run_id, occurrence_run_id
 from itinerary.protocol.instants import Duration, Instant, format_instant
+from itinerary.protocol.limits import lane_of
 from itinerary.protocol.run_request import RunRequest, over_error
 from itinerary.testing.jobs import Job, read_job
 from itinerary.testing.run import FINAL, WAITING, Run
@@ -85,8 +86,8 @@ class Store:
             run = Run(
                 run_id or adhoc_run_id(uuid4().hex), asked.task, at, at, args=list(asked.args),
                 kwargs=dict(asked.kwargs), queue=asked.queue, priority=asked.priority, retry=asked.retry,
-                start_within=asked.start_within, headers=asked.headers,
-                key=asked.idempotency_key, request_hash=asked.request_hash,
+                start_within=asked.start_within, headers=asked.headers, limits=asked.limits,
+                lane=lane_of(asked.limits, asked.fair_key), key=asked.idempotency_key, request_hash=asked.request_hash,
             )  # fmt: skip
             return self._add(run), True
 
@@ -112,7 +113,8 @@ class Store:
         now = self.now
         run = Run(
             new_id, old.task, now, now, job_id=old.job_id, args=old.args, kwargs=old.kwargs, queue=old.queue,
-            priority=old.priority, retry=old.retry, start_within=old.start_within, headers=old.headers, retry_of=run_id,
+            priority=old.priority, retry=old.retry, start_within=old.start_within, headers=old.headers,
+            limits=old.limits, lane=old.lane or lane_of(old.limits, None, old.job_id), retry_of=run_id,
         )  # fmt: skip
         return self._add(run)
 
@@ -136,11 +138,9 @@ class Store:
         self.job(job_id)
         del self.jobs[job_id]
 
-    def trigger(self, job_id: str, kwargs: Mapping[str, Any]) -> Run:
-        """Run a job now."""
-        run = self.job(job_id).run(manual_run_id(job_id, uuid4().hex), self.now)
-        run.kwargs |= kwargs
-        return self._add(run)
+    def trigger(self, job_id: str, body: Mapping[str, Any]) -> Run:
+        """Run a job now, with what the request gives in place of the job's."""
+        return self._add(self.job(job_id).triggered(manual_run_id(job_id, uuid4().hex), self.now, body))
 
     def _add(self, run: Run) -> Run:
         with self._lock:

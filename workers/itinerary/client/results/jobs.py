@@ -48,6 +48,8 @@ class StoredJob(Record):
     retry: Retry
     timeout: str | None
     start_within: str | None
+    limits: list[Any]
+    fair_key: Any
     tags: list[str]
     description: str
     paused: bool

@@ -56,6 +56,8 @@ class Run(Record):
     headers: dict[str, Any] | None
     queue: str
     priority: int
+    limits: list[Any]
+    fair_key: str | None
     retry_of: str | None
     scheduled_at: datetime
     due_at: datetime
