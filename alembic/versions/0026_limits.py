@@ -65,7 +65,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_limit_starts"),
         **again,
     )
-    op.create_index("ix_limit_starts_at", "limit_starts", ["at", "id"], **again)
+    op.create_index("ix_limit_starts_limit", "limit_starts", ["limit_name", "at", "id"], **again)
     if not on_postgres:
         op.create_index(INDEX, "runs", COLUMNS, sqlite_where=WHERE)
         return

@@ -20,11 +20,13 @@ from scheduler_service.core.leader.commands import (
     Redispatch,
     StoreCommand,
 )
+from scheduler_service.core.leader.past_starts import PruneStarts
 from scheduler_service.core.leader.poll_state import ReadCancels, ReadControls, ReadDue, ReadExpired, ReadOverdue
 from scheduler_service.core.run_state import Event
 
-_READS = (
+_CONCERN_NO_RUN = (
     ReadRuns, ReadDue, ReadOverdue, ReadExpired, ReadCancels, ReadControls, ReadJobs, ReadRebalance, RecordStatistics,
+    PruneStarts,
 )  # fmt: skip
 _GIVES_WAY = (Event.MISS, Event.SKIP, Event.EXPIRE)
 
@@ -52,7 +54,7 @@ class CommitOrder:
             case CreateRuns(set_back=False):
                 self._name([*self._unfinished, *_named_by_creating(command)])
                 self._unfinished = []
-            case _ if not isinstance(command, _READS):
+            case _ if not isinstance(command, _CONCERN_NO_RUN):
                 self._all_wait_for = self.taken
         self._forget(done)
 

@@ -25,7 +25,7 @@ from scheduler_service.loops.command_thread import CommandThread
 from scheduler_service.loops.inbox_reader import InboxReader
 from scheduler_service.loops.job_watcher import JobWatcher
 from scheduler_service.loops.lease_renewer import LeaseRenewer
-from scheduler_service.loops.mailbox import Mailbox
+from scheduler_service.loops.mailbox import Mailbox, monotonic
 from scheduler_service.loops.pipelined import side_by_side
 from scheduler_service.loops.pruner import Pruner, Retention
 from scheduler_service.loops.repeating import Repeating
@@ -104,6 +104,7 @@ class SchedulerLoop:
         jobs = store.job_histories(cursor.materialised_until)
         self._adapters.meter.jobs_refused(store.refused_jobs())
         runs = store.active_runs()
+        starts = store.starts()
         log.info("took over", term=lease.term, jobs=len(jobs), active_runs=len(runs), position=cursor.inbox_position)
         self._store_writer = StoreWriter(
             store, self._renewer, self._mailbox, self._stopping, self._broke, side_by_side, store.has_one_writer
@@ -120,7 +121,9 @@ class SchedulerLoop:
             self._adapters.inbox, self._mailbox, self._adapters.meter, cursor.inbox_position,
             self._inbox_buffer, lambda: self._store_writer.backlog() > _BACKLOG, self._renewer.now, self._broke,
         )  # fmt: skip
-        state, commands = take_over(self._settings, lease.term, cursor, jobs, runs, self._renewer.now(), controls)
+        state, commands = take_over(
+            self._settings, lease.term, cursor, jobs, runs, self._renewer.now(), controls, starts, monotonic()
+        )
         self._besides = self._besides_the_loop()
         for part in (
             *self._store_writer.threads,
@@ -154,7 +157,7 @@ class SchedulerLoop:
             raise self._crash
         self._renewer.check()
         began = time.monotonic()
-        state, commands = iterate(state, messages, self._renewer.now())
+        state, commands = iterate(state, messages, self._renewer.now(), monotonic())
         self._submit(commands)
         took = time.monotonic() - began
         self._rests_until = began + took + min(max(took, _REST_SECONDS), _LONGEST_REST_SECONDS)

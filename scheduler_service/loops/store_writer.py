@@ -25,6 +25,7 @@ from scheduler_service.core.leader.commands import (
     Redispatch,
     StoreCommand,
 )
+from scheduler_service.core.leader.past_starts import PruneStarts, StartsPruned
 from scheduler_service.core.leader.poll_state import (
     ControlsRead,
     DueRead,
@@ -241,6 +242,8 @@ class StoreWriter:
                 return None if controls is None else ControlsRead(controls)
             case ReadJobs(job_ids=job_ids, since=since):
                 return JobsRead(tuple(store.histories_of(job_ids, since)))
+            case PruneStarts(kept=kept):
+                return StartsPruned(store.prune_starts(lease, dict(kept)))
             case PlaceJobs():
                 return JobsPlaced(command, store.place_jobs(lease, command))
             case ReadRebalance(asked=asked):

@@ -70,4 +70,4 @@ limit_starts: Final = Table(
     Column("at", InstantColumn, nullable=False),
     Column("count", Integer, nullable=False),
 )
-Index("ix_limit_starts_at", limit_starts.c.at, limit_starts.c.id)
+Index("ix_limit_starts_limit", limit_starts.c.limit_name, limit_starts.c.at, limit_starts.c.id)

@@ -1,11 +1,13 @@
 """LeaderStore in memory, by the same contract as the SQL one."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 from itinerary.protocol.errors import RowRefused
-from itinerary.protocol.instants import DAY, MICROSECOND, Instant
+from itinerary.protocol.instants import DAY, MICROSECOND, Duration, Instant
+from itinerary.protocol.limits import LimitUse
 from scheduler_service.core.balancing.placements import MovedBefore, PlaceJobs, Placement, placed
 from scheduler_service.core.balancing.rebalance_record import last_moved, record_body
 from scheduler_service.core.controls import Controls
@@ -20,6 +22,7 @@ from scheduler_service.core.leader.commands import (
     Retract,
     Transition,
 )
+from scheduler_service.core.leader.past_starts import PastStarts
 from scheduler_service.core.limits import QUEUE, Bounds, Limit
 from scheduler_service.core.model import ActiveRun, Attempt, Cursor, JobHistory, Lease, MissedRange, NewRun, RunKind
 from scheduler_service.core.run_state import ACTIVE, FINAL, WAITING, Event, RunState, is_allowed
@@ -127,7 +130,15 @@ class FakeLeaderStore(FakePolls):
                     row.cancel_requested_at = self._tables.clock()
             for mark in batch.published:
                 self._mark(mark)
-            refused = [t.run_id for t in batch.transitions if not self._transition(t)]
+            refused = []
+            started: Counter[LimitUse] = Counter()
+            for change in batch.transitions:
+                row = self._tables.runs.get(change.run_id)
+                known = None if row is None else (row.state, row.attempt)
+                refused += [] if self._transition(change) else [change.run_id]
+                if row is not None and known != (row.state, row.attempt):
+                    started.update(change.starts)
+            self._tables.starts += [(use, self._tables.clock(), count) for use, count in started.items()]
             for report in batch.late:
                 self._keep_late(report)
             if batch.position is not None:
@@ -136,6 +147,20 @@ class FakeLeaderStore(FakePolls):
             if batch.judged_until is not None:
                 self._tables.judged_until[lease.shard] = batch.judged_until
             return tuple(dict.fromkeys(refused))
+
+    def starts(self) -> list[PastStarts]:
+        with self._tables.lock:
+            now = self._tables.clock()
+            return [PastStarts(use, max(0, now - at), count) for use, at, count in self._tables.starts]
+
+    def prune_starts(self, lease: Lease, kept: Mapping[str, Duration]) -> bool:
+        with self._tables.lock:
+            self._tables.check(lease)
+            now = self._tables.clock()
+            self._tables.starts = [
+                row for row in self._tables.starts if row[0].name in kept and row[1] >= now - kept[row[0].name]
+            ]
+            return False
 
     def read_runs(self, run_ids: Sequence[str]) -> list[ActiveRun]:
         with self._tables.lock:

@@ -181,6 +181,7 @@ class Tables:
     queues: dict[str, QueueRow] = field(default_factory=dict)
     limits: dict[str, Limit] = field(default_factory=dict)
     job_limits: dict[str, frozenset[str]] = field(default_factory=dict)
+    starts: list[tuple[LimitUse, Instant, int]] = field(default_factory=list)
     control: int = 0
     next_id: int = 1
 

@@ -129,8 +129,9 @@ class SimLeader(Process):
         self._commands_left: int | None = None
         jobs, runs = store.job_histories(cursor.materialised_until), store.active_runs()
         self.state, commands = take_over(
-            simulation.settings, lease.term, cursor, jobs, runs, self.renewer.now(), controls
-        )
+            simulation.settings, lease.term, cursor, jobs, runs, self.renewer.now(), controls, store.starts(),
+            simulation.t,
+        )  # fmt: skip
         simulation.note(f"{self.name} takes over: cursor {cursor}, {len(runs)} runs, {len(jobs)} jobs")
         self._submit(commands)
         self.kick("loop", 0)
@@ -172,7 +173,7 @@ class SimLeader(Process):
             return self.step_down("its lease is not confirmed")
         messages = self.mailbox.drain(0)
         now = self.renewer.now()
-        self.state, commands = iterate(self.state, [*messages, self._listened], now)
+        self.state, commands = iterate(self.state, [*messages, self._listened], now, self.simulation.t)
         self.simulation.note_pass(self.name, messages, commands)
         self.simulation.patience.see(commands, now)
         self._see_lost(commands)

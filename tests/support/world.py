@@ -183,6 +183,8 @@ class World:
             store.active_runs(),
             self.renewer.now(),
             controls,
+            store.starts(),
+            self.now,
         )  # fmt: skip
         self._position, self._rereading, self._read_to = cursor.inbox_position, False, "0-0"
         self._listened = NEVER
@@ -196,7 +198,7 @@ class World:
             self.workers.end()
             self._read_inbox()
             messages = self.mailbox.drain(0)
-            self.state, commands = iterate(self.state, [*messages, self._listened], self.renewer.now())
+            self.state, commands = iterate(self.state, [*messages, self._listened], self.renewer.now(), self.now)
             self.meter.iterated(self.state, 0, commands)
             self.carry_out(commands)
             self.workers.take()

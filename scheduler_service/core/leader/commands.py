@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
 from itinerary.protocol.instants import Instant
+from itinerary.protocol.limits import LimitUse
 from scheduler_service.core.balancing.placements import BalancerCommand, PlacementStoreCommand
+from scheduler_service.core.leader.past_starts import PruneStarts
 from scheduler_service.core.leader.poll_state import ReadCancels, ReadControls, ReadDue, ReadExpired, ReadOverdue
 from scheduler_service.core.model import DispatchedRun, JobHistory, MissedRange, NewRun
 from scheduler_service.core.run_state import Event, RunState
@@ -78,7 +80,8 @@ class Transition(NamedTuple):
     own reason, and the transition counts as refused. None leaves a column unchanged.
 
     `coalesce`: a skipped occurrence may replace its row by this missed range, which extends the last one with the same
-    reason. The row is kept if the job changed since, or if a cancel of the run was requested.
+    reason. The row is kept if the job changed since, or if a cancel of the run was requested. `starts`: the uses of
+    limits that count it as a start.
     """
 
     run_id: str
@@ -95,6 +98,7 @@ class Transition(NamedTuple):
     args: list[Any] | None = None
     kwargs: Mapping[str, Any] | None = None
     coalesce: MissedRange | None = None
+    starts: tuple[LimitUse, ...] = ()
 
 
 class PublishedMark(NamedTuple):
@@ -279,22 +283,10 @@ class RecordStatistics:
 
 StoreCommand = (
     CreateRuns | DispatchRuns | Redispatch | Apply | ReadRuns | ReadDue | ReadOverdue | ReadExpired | ReadCancels
-    | ReadControls | ReadJobs | RecordStatistics | PlacementStoreCommand
+    | ReadControls | ReadJobs | RecordStatistics | PruneStarts | PlacementStoreCommand
 )  # fmt: skip
 BrokerCommand = (
-    Publish
-    | TakeClaims
-    | RecallClaims
-    | StopTasks
-    | ForgetResults
-    | RaiseWatermarks
-    | ForgetAttempts
-    | QueryEpoch
-    | AcceptEpoch
-    | ReadResults
-    | InspectQueues
-    | TrimInbox
-    | Reply
-    | ReplyMetrics
-)
+    Publish | TakeClaims | RecallClaims | StopTasks | ForgetResults | RaiseWatermarks | ForgetAttempts | QueryEpoch
+    | AcceptEpoch | ReadResults | InspectQueues | TrimInbox | Reply | ReplyMetrics
+)  # fmt: skip
 Command = StoreCommand | BrokerCommand | BuildIndex | BalancerCommand | RereadInbox

@@ -9,6 +9,7 @@ them after the pause.
 from collections import defaultdict
 
 from itinerary.protocol.instants import Instant
+from scheduler_service.core.leader import rates
 from scheduler_service.core.leader.commands import Transition
 from scheduler_service.core.leader.planning import is_fresh
 from scheduler_service.core.leader.poll_state import ControlsRead
@@ -21,8 +22,9 @@ from scheduler_service.core.run_state import Event, RunState
 
 def controls_read(state: SchedulerState, step: Step, read: ControlsRead) -> None:
     """Choose by these edits from now on."""
-    controls = state.controls
+    controls, before = state.controls, state.controls.limits
     controls.put(read.controls)
+    rates.follow_edit(state, before)
     for queue in controls.held_queues(step.now):
         for _, _, run_id in state.dispatches.waiting.get(queue, ()):
             run = state.runs.get(run_id)

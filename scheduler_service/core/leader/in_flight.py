@@ -196,6 +196,8 @@ def claims_taken(state: SchedulerState, step: Step, taken: ClaimsTaken) -> None:
             continue
         unroutable = reason.startswith("unroutable") and not run.cancel_requested
         expired = reason.startswith(START_WITHIN) and not run.cancel_requested
+        if won:
+            state.rates.given_back(run_id)  # no worker will start it
         if not won:
             stop += [] if unroutable or expired else [(run_id, attempt)]
         elif expired and run.state is RunState.PENDING:

@@ -7,7 +7,7 @@ in flight, poll, tidy up. It does no I/O, reads no clock, raises for no message:
 from collections.abc import Sequence
 from typing import assert_never
 
-from itinerary.protocol.instants import Instant
+from itinerary.protocol.instants import Duration, Instant
 from scheduler_service.core.balancing.placements import PlacementFeedback, RebalanceAsked, Survey
 from scheduler_service.core.leader import placing, polling, redis_epoch
 from scheduler_service.core.leader.commands import Command, Reply, ReplyMetrics
@@ -40,6 +40,7 @@ from scheduler_service.core.leader.messages import (
     Started,
     Succeeded,
 )
+from scheduler_service.core.leader.past_starts import StartsPruned
 from scheduler_service.core.leader.planning import plan
 from scheduler_service.core.leader.poll_state import (
     CancelsRead,
@@ -84,9 +85,15 @@ from scheduler_service.core.leader.step import Step
 from scheduler_service.core.leader.tidying import clean_up, record_statistics
 
 
-def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -> tuple[SchedulerState, list[Command]]:
-    """Run one pass. It takes ownership of `state`: the caller must not use the object that it passed in again."""
+def iterate(
+    state: SchedulerState, messages: Sequence[Feedback], now: Instant, steady: Duration | None = None
+) -> tuple[SchedulerState, list[Command]]:
+    """Run one pass. It takes ownership of `state`: the caller must not use the object that it passed in again.
+
+    `steady`: this process's steady clock, read after the messages came; None: `now` is steady.
+    """
     step, state.last_iteration_at = Step(now), now
+    state.rates.tick(now if steady is None else steady)
     for message in messages:
         if isinstance(message, IndexBuilt):
             take_index(state, step, message)
@@ -133,7 +140,9 @@ def next_wake(state: SchedulerState, now: Instant) -> Instant:
         if planned:
             wake = min(wake, planned[0][0])
     if not state.stopping:
-        others = (polling.next_poll(state), state.edits.next_at(), *next_of_queues(state, now))
+        free_in = state.rates.next_in()
+        free_at = None if free_in is None else state.last_iteration_at + free_in
+        others = (polling.next_poll(state), state.edits.next_at(), free_at, *next_of_queues(state, now))
         wake = min([wake, *filter(None, others)])
     return max(wake, now)
 
@@ -191,6 +200,8 @@ def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
             redis_epoch.seen(state, step, message)
         case EpochAccepted():
             redis_epoch.accepted(state, step, message)
+        case StartsPruned():
+            state.rates.pruned(full=message.full)
         case QueuesSeen():
             take_queues(state, step, message)
         case _:

@@ -7,6 +7,7 @@ Promises that a row decides only if no command about its run is unanswered. Neve
 from typing import Final
 
 from itinerary.protocol.instants import MILLISECOND, Instant
+from scheduler_service.core.leader import rates
 from scheduler_service.core.leader.commands import (
     ForgetAttempts,
     ForgetResults,
@@ -35,6 +36,8 @@ def applied(state: SchedulerState, step: Step, done: Applied) -> None:
         if change.run_id in refused:
             step.read(state, change.run_id)
             continue
+        if change.event is Event.RECALL:
+            rates.recalled(state, change.run_id)
         if change.event is not Event.START:
             over.append((change.run_id, change.attempt))
             state.watermarks.committed(change.run_id, change.attempt)
@@ -86,6 +89,7 @@ def runs_read(state: SchedulerState, step: Step, read: RunsRead) -> None:
         else:
             state.runs.drop(run_id)
             state.watermarks.dropped(run_id)
+            state.rates.given_back(run_id)
 
 
 def _is_being_dispatched(state: SchedulerState, run_id: str) -> bool:
@@ -105,6 +109,7 @@ def reconcile(state: SchedulerState, step: Step, row: ActiveRun) -> None:
     """Update memory to agree with this row and continue from there."""
     if _is_being_dispatched(state, row.run_id):
         return
+    rates.follow_row(state, row)
     known = state.runs.get(row.run_id)
     if row.state in FINAL:
         state.watermarks.committed(row.run_id, row.attempt)

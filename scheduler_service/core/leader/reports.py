@@ -11,6 +11,7 @@ from itinerary.protocol.instants import DAY, Instant
 from scheduler_service.core.leader.commands import CANCELLED_RUNNING, LateReport, Transition
 from scheduler_service.core.leader.messages import Failed, Heartbeat, Report, RetryAsked, Started, Succeeded
 from scheduler_service.core.leader.parts.workers import WorkerView
+from scheduler_service.core.leader.rates import note_start
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step
 from scheduler_service.core.model import ActiveRun
@@ -71,7 +72,8 @@ def start(state: SchedulerState, step: Step, run: ActiveRun, worker: str, at: In
         state.windows.started(run.queue, step.now)
     state.running.check_at(step.now + state.settings.lost_after, run.run_id)
     change = Transition(
-        run.run_id, run.attempt, Event.START, RunState.RUNNING, step.now, started_at=at, worker=worker
+        run.run_id, run.attempt, Event.START, RunState.RUNNING, step.now, started_at=at, worker=worker,
+        starts=note_start(state, run),
     )  # fmt: skip
     step.transition(state, run._replace(state=RunState.RUNNING, started_at=at, worker=worker), change)
 
@@ -165,6 +167,8 @@ def end(state: SchedulerState, step: Step, run: ActiveRun, change: Transition) -
     if run.state in IN_FLIGHT and change.event not in (Event.LOSE, Event.TIME_OUT):
         # A worker declared lost may be alive: its claim and cancel flag stay until they expire.
         state.watermarks.ended(run.queue, run.seq, run.run_id, run.attempt)
+    if run.state is RunState.PENDING and state.rates.is_moved(run.run_id):
+        change = change._replace(starts=note_start(state, run))  # nobody reported its start
     step.transition(state, after, change)
 
 

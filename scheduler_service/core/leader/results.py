@@ -8,6 +8,7 @@ from scheduler_service.core.balancing.placements import PlacementFeedback
 from scheduler_service.core.index.snapshot import IndexSnapshot
 from scheduler_service.core.leader.commands import Apply
 from scheduler_service.core.leader.messages import InboxMessage, Report
+from scheduler_service.core.leader.past_starts import StartsPruned
 from scheduler_service.core.leader.poll_state import (
     CancelsRead,
     ControlsRead,
@@ -240,6 +241,7 @@ Feedback = (
     | QueuesSeen
     | InboxRead
     | Listened
+    | StartsPruned
     | Woken
     | PlacementFeedback
     | Shutdown

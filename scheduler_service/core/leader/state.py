@@ -25,6 +25,7 @@ from scheduler_service.core.leader.parts.placing import Placing
 from scheduler_service.core.leader.parts.planned import Planned
 from scheduler_service.core.leader.parts.polls import Polls
 from scheduler_service.core.leader.parts.publishing import Publishing
+from scheduler_service.core.leader.parts.rates import Rates
 from scheduler_service.core.leader.parts.reads import RowReads
 from scheduler_service.core.leader.parts.rebuilds import Rebuilds
 from scheduler_service.core.leader.parts.recalls import Recalls
@@ -99,6 +100,7 @@ class SchedulerState:
     windows: Windows = field(default_factory=Windows)
     controls: KnownControls = field(default_factory=KnownControls)
     paused: PausedOccurrences = field(default_factory=PausedOccurrences)
+    rates: Rates = field(default_factory=Rates)
 
     # Runs in flight.
     publishing: Publishing = field(default_factory=Publishing)

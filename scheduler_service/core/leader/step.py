@@ -40,8 +40,9 @@ class Step:
         if started is not None and is_allowed(RunState.PENDING, change.event):
             start = self.transitions[started]
             self.transitions[started] = change._replace(
-                started_at=change.started_at or start.started_at, worker=change.worker or start.worker
-            )
+                started_at=change.started_at or start.started_at, worker=change.worker or start.worker,
+                starts=start.starts,
+            )  # fmt: skip
         else:
             if change.event is Event.START:
                 self._starts[key] = len(self.transitions)

@@ -1,20 +1,21 @@
 """A takeover: a new leader's state from what was committed, by pauses and limits as they were after it got the lease.
 
-Owns the order: controls, cursor, jobs, runs in flight, then what waits. Promises that no run is chosen
+Owns the order: controls, cursor, jobs, runs, then starts of rates. Promises that no run is chosen
 and no report applied before all of it is known. Never reads: the loop does, before it asks.
 """
 
 from collections.abc import Iterable
 
-from itinerary.protocol.instants import Instant
+from itinerary.protocol.instants import Duration, Instant
 from scheduler_service.core.controls import Controls
-from scheduler_service.core.leader import placing
+from scheduler_service.core.leader import placing, rates
 from scheduler_service.core.leader.commands import Command, CreateRuns
 from scheduler_service.core.leader.edits import take_jobs
 from scheduler_service.core.leader.parts.inbox import InboxPosition
 from scheduler_service.core.leader.parts.judged import Judged
 from scheduler_service.core.leader.parts.numbers import MessageNumbers
 from scheduler_service.core.leader.parts.planned import Planned
+from scheduler_service.core.leader.past_starts import PastStarts
 from scheduler_service.core.leader.planning import without_unfinished
 from scheduler_service.core.leader.rebuilding import want_rebuild
 from scheduler_service.core.leader.reconciling import reconcile
@@ -32,10 +33,13 @@ def take_over(
     runs: Iterable[ActiveRun],
     now: Instant,
     controls: Controls | None = None,
+    starts: Iterable[PastStarts] = (),
+    steady: Duration | None = None,
 ) -> tuple[SchedulerState, list[Command]]:
     """Build a new leader's state from what the last leader committed, and its first commands.
 
-    `controls` were read after the lease was taken; None: nobody has edited any.
+    `controls` were read after the lease was taken (None: nobody has edited any), `starts` after the runs. `steady`:
+    this process's steady clock after that; None: `now` is steady.
     """
     planned_until = cursor.materialised_until if cursor.materialised_until is not None else now
     went_back = planned_until > now + settings.lookahead_window
@@ -48,6 +52,8 @@ def take_over(
     state = SchedulerState(settings, term, now, Planned(planned_until), judged, inbox, numbers)
     if controls is not None:
         state.controls.put(controls)  # before any report: a start counts for the limits that hold
+    state.rates.tick(now if steady is None else steady)
+    rates.restore(state, starts)
     step = Step(now)
     if went_back:
         step.creating.append(CreateRuns((), planned_until, set_back=True))

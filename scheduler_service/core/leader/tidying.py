@@ -1,5 +1,6 @@
-"""The end of a pass: forgets finished runs and gone workers, and records the statistics."""
+"""The end of a pass: forgets finished runs, gone workers and starts that are over, records the statistics."""
 
+from scheduler_service.core.leader import rates
 from scheduler_service.core.leader.commands import RecordStatistics
 from scheduler_service.core.leader.queries import oldest_due
 from scheduler_service.core.leader.state import SchedulerState
@@ -16,6 +17,7 @@ def clean_up(state: SchedulerState, step: Step) -> None:
         if is_over and run_id not in state.reads.in_progress:
             state.runs.drop(run_id)
     state.workers.forget_gone(step.now)
+    rates.tidy(state, step)
 
 
 def record_statistics(state: SchedulerState, step: Step) -> None:

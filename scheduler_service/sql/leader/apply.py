@@ -6,7 +6,7 @@ interprets a report.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from sqlalchemy import (
 )
 
 from itinerary.protocol.instants import Instant
+from itinerary.protocol.limits import LimitUse
 from scheduler_service.core.leader.commands import CANCELLED_RUNNING, PublishedMark, Transition
 from scheduler_service.core.run_state import FINAL, TRANSITIONS, Event, RunState
 from scheduler_service.sql.batch import Batch, judged
@@ -51,13 +52,14 @@ _OUTCOMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """Runs with a transition that did not match its guard, and the transitions that ended their runs."""
+    """Runs with a transition that did not match its guard, the transitions that ended their runs, and what started."""
 
     refused: set[str]
     ended: list[Transition]
+    starts: list[LimitUse] = field(default_factory=list)
 
     def __or__(self, other: "Applied") -> "Applied":
-        return Applied(self.refused | other.refused, self.ended + other.ended)
+        return Applied(self.refused | other.refused, self.ended + other.ended, self.starts + other.starts)
 
 
 def apply_transitions(
@@ -103,19 +105,22 @@ def _apply_turn(connection: Connection, turn: Sequence[Transition], marks: dict[
     retrying = [t for t in turn if t.to is RunState.RETRYING and t.event is not Event.RECALL]
     others = [t for t in turn if t.to is not RunState.RETRYING and t.event is not Event.RECALL]
     changed: set[str] = set()
+    cancelled: set[str] = set()
     for chunk in _TRANSITIONS.chunks(_rows(retrying, marks)):
         # If we die in between, both are rolled back; the first locks the rows for the second.
         connection.execute(_keep_attempts(dialect_of(connection)), chunk)
         changed.update(connection.execute(_retry(dialect_of(connection)), chunk).scalars().all())
     # Not in a later write: the report that ended the attempt is read only once.
     for chunk in _TRANSITIONS.chunks(_rows([_given_up(t) for t in retrying if t.run_id not in changed], marks)):
-        connection.execute(_cancel(dialect_of(connection)), chunk)
+        cancelled.update(connection.execute(_cancel(dialect_of(connection)), chunk).scalars().all())
     for chunk in _TRANSITIONS.chunks(_rows(recalled, marks)):
         changed.update(connection.execute(_recall(dialect_of(connection)), chunk).scalars().all())
     for chunk in _TRANSITIONS.chunks(_rows(others, marks)):
         changed.update(connection.execute(_transition(dialect_of(connection)), chunk).scalars().all())
     ended = [t for t in others if t.to in FINAL and t.run_id in changed]
-    return Applied({t.run_id for t in turn} - changed, ended)
+    # Not those that were refused: a repeated write, whose answer was lost, would count its starts twice.
+    starts = [use for t in turn if t.starts and (t.run_id in changed or t.run_id in cancelled) for use in t.starts]
+    return Applied({t.run_id for t in turn} - changed, ended, starts)
 
 
 def _given_up(retry: Transition) -> Transition:

@@ -6,17 +6,18 @@ blocks no other row.
 """
 
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final
 
 from sqlalchemy import Connection, delete, select
 
 from itinerary.protocol.errors import RowRefused
-from itinerary.protocol.instants import DAY, Instant
+from itinerary.protocol.instants import DAY, Duration, Instant
 from scheduler_service.core.balancing.placements import MovedBefore, PlaceJobs
 from scheduler_service.core.controls import Controls
 from scheduler_service.core.leader.commands import Apply, CreateRuns, Dispatch, RecordStatistics
+from scheduler_service.core.leader.past_starts import PastStarts
 from scheduler_service.core.leader.poll_state import CancelsRead, ExpiredRead, OverdueRead, Place
 from scheduler_service.core.model import ActiveRun, Cursor, JobHistory, Lease
 from scheduler_service.core.notifications.notices import Topic
@@ -26,7 +27,7 @@ from scheduler_service.sql.controls import heed_edits, read_controls
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.dialect import Dialect
 from scheduler_service.sql.fence import fenced
-from scheduler_service.sql.leader import dispatch, placing, planning, reads, reports
+from scheduler_service.sql.leader import dispatch, placing, planning, reads, reports, starts
 from scheduler_service.sql.leader.quarantine import Applying, Creating
 from scheduler_service.sql.notices import FactNotices
 from scheduler_service.sql.record_tables import scheduler_statistics
@@ -119,6 +120,14 @@ class SqlLeaderStore(LeaderStore):
             refused = self._apply(lease, batch, row_by_row=True)
         return tuple(dict.fromkeys(t.run_id for t in batch.transitions if t.run_id in refused))
 
+    def starts(self) -> list[PastStarts]:
+        with self._database.read() as connection:
+            return starts.read(connection, self._database.read_clock(connection))
+
+    def prune_starts(self, lease: Lease, kept: Mapping[str, Duration]) -> bool:
+        with self._fenced(lease) as connection:
+            return starts.prune(connection, kept, self._database.read_clock(connection))
+
     def read_runs(self, run_ids: Sequence[str]) -> list[ActiveRun]:
         with self._database.read() as connection:
             return reads.runs_by_id(connection, run_ids)
@@ -193,5 +202,7 @@ class SqlLeaderStore(LeaderStore):
             applying = Applying(connection, batch.published)
             applied = applying.row_by_row(batch) if row_by_row else applying.all(batch)
             self._notices.ended(connection, applied.ended)
+            if applied.starts:
+                starts.keep(connection, applied.starts, self._database.read_clock(connection))
             reports.commit_progress(connection, lease.shard, batch)
         return applied.refused

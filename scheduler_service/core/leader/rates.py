@@ -1,0 +1,98 @@
+"""The rates that count a run, and what becomes of a run that they count: moved, started, given back, or taken over.
+
+Promises that a start is counted once: in memory when it is reported, and in the database by the write that commits it.
+An attempt whose start was never reported counts when it ends. A run is given back only by a row read afterwards. Never
+decides whether a run may be moved: the dispatch asks `Rates.may_start`.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from itinerary.protocol.instants import SECOND, Duration
+from itinerary.protocol.limits import LimitUse
+from scheduler_service.core.leader.parts.rates import RatedUse
+from scheduler_service.core.leader.past_starts import PastStarts, PruneStarts
+from scheduler_service.core.leader.state import SchedulerState
+from scheduler_service.core.leader.step import Step
+from scheduler_service.core.limits import QUEUE, Limit
+from scheduler_service.core.model import ActiveRun
+from scheduler_service.core.run_state import FINAL, PENDING, RUNNING, WAITING
+
+_PRUNE_EVERY: Final = 10 * SECOND
+
+
+def rates_of(state: SchedulerState, run: ActiveRun) -> tuple[RatedUse, ...]:
+    """The uses of limits that have a rate: that of its queue, and those that the run names."""
+    limits = state.controls.limits
+    if not limits:
+        return ()
+    found = []
+    for use in (LimitUse(QUEUE + run.queue), *run.limits):
+        limit = limits.get(use.name)
+        rate = None if limit is None else limit.bounds_of(use.key).rate
+        if rate is not None:
+            found.append(RatedUse(use, rate))
+    return tuple(found)
+
+
+def note_start(state: SchedulerState, run: ActiveRun) -> tuple[LimitUse, ...]:
+    """Count a start of the pending run; returns what the write of the start must store."""
+    return state.rates.started(run.run_id, rates_of(state, run))
+
+
+def recalled(state: SchedulerState, run_id: str) -> None:
+    """Count the run no longer: its recall is committed; unless it is being dispatched again, or is already."""
+    run = state.runs.get(run_id)
+    if run is not None and run.state in WAITING and run_id not in state.dispatches.in_progress:
+        state.rates.given_back(run_id)
+
+
+def follow_row(state: SchedulerState, row: ActiveRun) -> None:
+    """Count the run as its row says, which was read while no dispatch of it was unanswered."""
+    if row.state is PENDING:
+        state.rates.moved(row.run_id, rates_of(state, row))
+    elif not state.rates.is_moved(row.run_id):
+        return
+    elif row.state in WAITING or (row.state in FINAL and row.pending_at is None):
+        state.rates.given_back(row.run_id)
+    else:
+        note_start(state, row)
+
+
+def follow_edit(state: SchedulerState, before: Mapping[str, Limit]) -> None:
+    """Count what is in flight for rates that are new: what runs counts as started, it may have since the edit."""
+    if not any(_longest(limit) and not _longest(before.get(name)) for name, limit in state.controls.limits.items()):
+        return
+    for run in state.runs:
+        if run.state is PENDING or run.run_id in state.dispatches.in_progress:
+            state.rates.moved(run.run_id, rates_of(state, run))
+        elif run.state is RUNNING:
+            new = [rated for rated in rates_of(state, run) if not _longest(before.get(rated.use.name))]
+            state.rates.started(run.run_id, new)
+
+
+def restore(state: SchedulerState, starts: Iterable[PastStarts]) -> None:
+    """Count what earlier leaders committed."""
+    oldest_first = sorted(starts, key=lambda one: -one.age)
+    state.rates.prune_all(stored=bool(oldest_first))
+    for past in oldest_first:
+        limit = state.controls.limits.get(past.use.name)
+        rate = None if limit is None else limit.bounds_of(past.use.key).rate
+        if rate is not None:
+            state.rates.restore(RatedUse(past.use, rate), past.age, past.count)
+
+
+def tidy(state: SchedulerState, step: Step) -> None:
+    """Forget windows that are over, and prune the rows of starts that count no longer."""
+    state.rates.forget_empty()
+    if state.rates.prune_due(_PRUNE_EVERY):
+        kept = ((name, longest) for name, limit in state.controls.limits.items() if (longest := _longest(limit)))
+        step.others.append(PruneStarts(tuple(kept)))
+
+
+def _longest(limit: Limit | None) -> Duration:
+    """The longest window of the limit, over all its keys; 0 without a rate."""
+    if limit is None:
+        return 0
+    rates = (bounds.rate for bounds in (limit.bounds, *limit.overrides.values()))
+    return max((rate.per for rate in rates if rate is not None), default=0)
