@@ -1,4 +1,4 @@
-"""Shell completion: ids of jobs, states of runs. A completion that fails offers nothing."""
+"""Shell completion: ids of jobs, names of limits, states of runs. A completion that fails offers nothing."""
 
 from itinerary.protocol.errors import ItineraryError
 
@@ -13,6 +13,17 @@ def job_ids(incomplete: str) -> list[str]:
     except ItineraryError:
         return []
     return [job["job_id"] for job in found if job["job_id"].startswith(incomplete)]
+
+
+def limit_names(incomplete: str) -> list[str]:
+    """Return names of limits with this prefix, if an API answers soon."""
+    from scheduler_service.cli.connect import open_client
+
+    try:
+        with open_client(timeout=1, retries=0) as client:
+            return [limit.name for limit in client.limits() if limit.name.startswith(incomplete)]
+    except ItineraryError:
+        return []
 
 
 def states(incomplete: str) -> list[str]:

@@ -21,6 +21,7 @@ from scheduler_service.cli.import_others import (
     import_systemd,
 )
 from scheduler_service.cli.jobs import jobs
+from scheduler_service.cli.limits import limits
 from scheduler_service.cli.migrating import import_beat
 from scheduler_service.cli.notify import notify
 from scheduler_service.cli.processes import api, doctor, flower, leader, migrate, up, worker
@@ -75,6 +76,7 @@ runs.command("explain")(explain_run)
 app.add_typer(jobs, name="jobs")
 app.add_typer(runs, name="runs")
 app.add_typer(queues, name="queues")
+app.add_typer(limits, name="limits")
 app.add_typer(schedule, name="schedule")
 app.add_typer(notify, name="notify")
 

@@ -1,9 +1,10 @@
-"""`itinerary queues`: list, show, describe, pause and resume queues."""
+"""`itinerary queues`: list, show, set, describe, pause and resume queues."""
 
 from typing import Annotated, Any
 
 import typer
 
+from scheduler_service.cli.bounds import Concurrency, Description, Rate, bounds_change, bounds_text
 from scheduler_service.cli.connect import instant_text, open_client
 from scheduler_service.cli.status import Json
 
@@ -14,7 +15,7 @@ queues = typer.Typer(help="Queues: what waits there, and whether it may go.", no
 
 @queues.command("list")
 def list_queues(as_json: Json = False) -> None:
-    """List the queues that somebody described or paused, or that have runs or workers."""
+    """List the queues that somebody defined or paused, or that have runs or workers."""
     from scheduler_service.cli.output import none_found, print_json, print_table
 
     with open_client() as client:
@@ -35,6 +36,24 @@ def show_queue(name: Name, as_json: Json = False) -> None:
     """Show one queue."""
     with open_client() as client:
         _show(client.queue(name), as_json)
+
+
+@queues.command("set")
+def set_queue(
+    name: Name,
+    concurrency: Concurrency = None,
+    rate: Rate = None,
+    fair: Annotated[
+        bool | None, typer.Option("--fair/--no-fair", help="Whether runs of different keys and jobs take turns.")
+    ] = None,
+    description: Description = None,
+    as_json: Json = False,
+) -> None:
+    """Change what is given of a queue's definition."""
+    given = {"fair": fair, "description": description}
+    change = bounds_change(concurrency, rate) | {field: value for field, value in given.items() if value is not None}
+    with open_client() as client:
+        _show(client.patch_queue(name, change), as_json)
 
 
 @queues.command("describe")
@@ -76,6 +95,8 @@ def _show(queue: Any, as_json: bool) -> None:
         [
             ("queue", queue["name"]),
             ("description", queue["description"]),
+            ("bounds", bounds_text(queue)),
+            ("turns", "fair" if queue["fair"] else None),
             ("state", _state(queue)),
             ("paused since", queue["paused_at"] and when(queue["paused_at"])),
             ("paused by", queue["paused_by"]),

@@ -166,3 +166,45 @@ def test_a_queue_is_paused_shown_and_resumed(itinerary: Itinerary, failed_run: s
     assert mail.split() == ["mail", "paused", "0", "0", "0", "-", "to", "customers"]
     assert json.loads(itinerary.done("queues", "show", "mail", "--json"))["pause_reason"] == "the server is away"
     assert "active" in itinerary.done("queues", "resume", "mail")
+    bounded = itinerary.done("queues", "set", "mail", "--concurrency", "20", "--rate", "90/10s", "--fair")
+    for text in ("bounds       20 at a time, 90 in 10s", "turns        fair", "description  to customers"):
+        assert text in bounded
+    assert "bounds       90 in 10s" in itinerary.done("queues", "set", "mail", "--concurrency", "none")
+
+
+def test_limits_are_set_shown_and_deleted(itinerary: Itinerary, failed_run: str) -> None:
+    assert "there are no limits yet; add: itinerary limits set NAME" in itinerary("limits", "list").stderr
+    itinerary.done("limits", "set", "stripe", "--rate", "90/10s")
+    words = (
+        "--concurrency",
+        "2",
+        "--per-key",
+        "--override",
+        "a=b=20,5/1m",
+        "--override",
+        "x=1",
+        "--description",
+        "of each",
+    )
+    shown = itinerary.done("limits", "set", "tenant", *words)
+    for text in ("bounds       2 at a time", "counted      per key, 2 otherwise", "a=b: 20 at a time, 5 in 1m"):
+        assert text in shown
+    changed = json.loads(itinerary.done("limits", "set", "tenant", "--override", "x=none", "--json"))
+    assert changed["overrides"] == {"a=b": {"concurrency": 20, "rate": {"count": 5, "per": "1m"}}}
+    assert json.loads(itinerary.done("limits", "show", "tenant", "--json")) == changed
+    head, stripe, tenant = itinerary.done("limits", "list").splitlines()
+    assert head.split() == ["limit", "bounds", "keys", "in", "flight", "waiting", "description"]
+    assert stripe.split() == ["stripe", "90", "in", "10s", "together", "-", "-"]
+    assert tenant.startswith("tenant  2 at a time  per key, 1 otherwise")
+    assert [limit["name"] for limit in json.loads(itinerary.done("limits", "list", "--json"))] == ["stripe", "tenant"]
+    assert "stripe deleted" in itinerary.done("limits", "delete", "stripe")
+    for words, status, told in (
+        (("show", "stripe"), 1, "no limit stripe"), (("set", "new"), 1, "give concurrency, rate or both"),
+        (("set", "new", "--rate", "90"), 2, "--rate: '90' is not accepted; give COUNT/TIME"),
+        (("set", "new", "--concurrency", "-1"), 2, "--concurrency: '-1' is not accepted"),
+        (("set", "new", "--concurrency", "0"), 1, "concurrency: 0 is not accepted; give a whole number from 1"),
+        (("set", "new", "--override", "x"), 2, "--override: 'x' is not accepted; give KEY=5"),
+        (("set", "new", "--override", "x=1,2"), 2, "give one number, one rate, or one of each"),
+    ):  # fmt: skip
+        refused = itinerary("limits", *words)
+        assert (refused.returncode, told in refused.stderr) == (status, True), refused.stderr

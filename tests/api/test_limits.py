@@ -19,7 +19,7 @@ STRIPE: dict[str, Any] = {
     "concurrency": 5, "rate": {"count": 90, "per": "10s"}, "per_key": True, "overrides": {"acme": {"concurrency": 20}},
     "description": "calls",
 }  # fmt: skip
-UNKNOWN = {"in_flight": None, "waiting": None, "waiting_is_exact": None, "keys": None}
+UNKNOWN = {"in_flight": None, "waiting": None, "waiting_is_exact": None, "busiest_keys": None}
 
 
 def test_a_limit_is_defined_changed_and_deleted(api: TestClient) -> None:
@@ -77,13 +77,13 @@ def test_a_limit_that_a_job_names_is_a_conflict(api: TestClient, settings: Setti
 
 def test_the_use_is_the_leader_s_and_it_hears_of_each_edit(api: TestClient, leader: AnsweringLeader) -> None:
     use = {"in_flight": 3, "waiting": 1_000, "waiting_is_exact": False,
-           "keys": [{"key": "acme", "in_flight": 3, "waiting": 1_000}]}  # fmt: skip
+           "busiest_keys": [{"key": "acme", "in_flight": 3, "waiting": 1_000}]}  # fmt: skip
     leader.limits = [{"name": "stripe", **use}]
     assert api.put(f"{LIMITS}/stripe", json=STRIPE).json() == {"name": "stripe", **STRIPE, **use}
     api.put(f"{LIMITS}/unused", json={"concurrency": 1})
     listed = api.get(LIMITS).json()["items"]
     assert [limit["in_flight"] for limit in listed] == [3, 0]
-    assert listed[1]["keys"] == []
+    assert listed[1]["busiest_keys"] == []
     api.patch(f"{LIMITS}/unused", json={"concurrency": 2})
     api.delete(f"{LIMITS}/unused")
     wait_until(lambda: leader.reported.count(ControlChanged()) == 4, 5, "the leader to hear of each edit")

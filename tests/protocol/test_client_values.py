@@ -25,7 +25,8 @@ SCHEMAS: dict[str, Any] = json.loads((REPOSITORY / "scheduler_service/api/openap
 ]
 OUTSIDE = {
     "AuditEntry": "AuditOut", "Backfill": "BackfillOut", "Because": "BecauseOut", "Distribution": "DistributionOut",
-    "Explanation": "ExplanationOut", "Job": "JobOut", "Plan": "PlanOut", "Queue": "QueueOut", "Run": "RunOut",
+    "Explanation": "ExplanationOut", "Job": "JobOut", "Plan": "PlanOut", "Queue": "QueueOut",
+    "Limit": "LimitOut", "Rate": "RateOut", "Bounds": "BoundsOut", "Run": "RunOut",
     "Rebalance": "RebalanceOut", "RebalancePlan": "PreviewOut",
 }  # fmt: skip
 KINDS = [kind for name in results.__all__ if dataclasses.fields(kind := getattr(results, name))[1:]]
@@ -56,9 +57,13 @@ def test_a_result_has_every_field_of_the_document_and_no_other(kind: type[Answer
 
 
 def test_each_answer_of_the_document_has_its_result() -> None:
-    asked = {name for name in SCHEMAS if name.endswith("In") or name in ("JobPatch", "JobPut", "Problem", "FieldError")}
+    asked = {
+        name
+        for name in SCHEMAS
+        if name.endswith("In") or name in ("JobPatch", "JobPut", "LimitPatch", "Problem", "FieldError")
+    }
     schedules = {"Schedule", "Calendar", "Cron", "Hourly", "Interval", "Once", "Solar"}
-    wrappers = {"BatchOut", "Queues", "Workers", "RunState", "Verdict", "JobLimit", "KeyFrom", "LimitUse"}
+    wrappers = {"BatchOut", "Queues", "Limits", "Workers", "RunState", "Verdict", "JobLimit", "KeyFrom", "LimitUse"}
     known = {OUTSIDE.get(kind.__name__, kind.__name__) for kind in KINDS}
     assert set(SCHEMAS) - asked - schedules - wrappers == known
 

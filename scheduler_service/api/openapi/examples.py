@@ -41,7 +41,7 @@ _LIMIT: Final = {
 }  # fmt: skip
 _LIMIT_OUT: Final = {
     "name": "stripe", **_LIMIT, "in_flight": 3, "waiting": 17, "waiting_is_exact": True,
-    "keys": [{"key": "acme", "in_flight": 3, "waiting": 17}],
+    "busiest_keys": [{"key": "acme", "in_flight": 3, "waiting": 17}],
 }  # fmt: skip
 _QUEUE: Final = {
     "name": "mail", "defined": True, "concurrency": 20, "rate": None, "fair": True,

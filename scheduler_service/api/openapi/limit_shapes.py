@@ -73,7 +73,7 @@ class KeyUse(BaseModel):
 
 
 class LimitOut(BaseModel):
-    """A limit with its use as the leader knows it, with the 20 busiest keys; null if no leader answers.
+    """A limit with its use as the leader knows it, with its busiest keys, 20 at most; null if no leader answers.
 
     `waiting` counts due runs that the leader holds, up to 1,000.
     """
@@ -87,7 +87,7 @@ class LimitOut(BaseModel):
     in_flight: int | None
     waiting: int | None
     waiting_is_exact: bool | None
-    keys: list[KeyUse] | None
+    busiest_keys: list[KeyUse] | None
 
 
 class Limits(BaseModel):

@@ -25,7 +25,7 @@ from scheduler_service.core.limits import Limit
 
 router = APIRouter(prefix="/api/v1/limits", tags=["limits"], dependencies=[Depends(require("viewer"))])
 Most = Annotated[int, Query(alias="limit", ge=1, le=100, description="Maximum number of items.")]
-_UNUSED: Mapping[str, Any] = {"in_flight": 0, "waiting": 0, "waiting_is_exact": True, "keys": []}
+_UNUSED: Mapping[str, Any] = {"in_flight": 0, "waiting": 0, "waiting_is_exact": True, "busiest_keys": []}
 
 
 @router.get("", responses=answers({200: shapes.Limits}, 422))

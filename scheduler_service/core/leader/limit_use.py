@@ -39,7 +39,7 @@ def _use(name: str, in_flight: Counter[str | None], waiting: Counter[str | None]
         "in_flight": in_flight.total(),
         "waiting": min(waits, MOST_WAITING),
         "waiting_is_exact": waits <= MOST_WAITING,
-        "keys": [
+        "busiest_keys": [
             {"key": key, "in_flight": in_flight[key], "waiting": min(waiting[key], MOST_WAITING)} for key in busiest
         ],
     }

@@ -8,7 +8,7 @@ statistics   {"term", "since",
               "states": {state: n}, "workers": [...], "upcoming": [{"job_id", "scheduled_at"}],
               "queues": [{"name", "pending", "oldest_pending_at", "oldest_due_at", "workers"}]}
 limits       {"limits":
-              [{"name", "in_flight", "waiting", "waiting_is_exact", "keys": [{"key", "in_flight", "waiting"}]}]}
+              [{"name", "in_flight", "waiting", "waiting_is_exact", "busiest_keys": [{"key", "in_flight", "waiting"}]}]}
 """
 
 from collections.abc import Mapping

@@ -9,13 +9,17 @@ from scheduler_service.core.leader.limit_use import limit_uses
 from scheduler_service.core.leader.messages import Query
 from scheduler_service.core.leader.queries import answer
 from scheduler_service.core.leader.state import CoreSettings
-from tests.support.world import World
+from scheduler_service.core.limits import Bounds, Limit
+from tests.support.world import SOMEBODY, World
 
 
 def full_world() -> World:
     """One slot and a window of two: three runs are in flight, of the first tenant and without limits; others wait."""
     world = World(settings=CoreSettings(publish_window=2))
     world.workers.seconds, world.workers.slots = 60, 1
+    for limit in (Limit("api", Bounds(100)), Limit("tenant", Bounds(100), per_key=True)):
+        world.store.limits.edit(limit.name, lambda _, limit=limit: limit, by=SOMEBODY)
+    world.tell("control_changed")
     world.advance(SECOND)
     for key in ("acme", None, "acme", "ü", "acme", "b"):
         limits = () if key is None else (LimitUse("api"), LimitUse("tenant", key))
@@ -28,7 +32,7 @@ def test_runs_in_flight_and_waiting_are_counted_by_limit_and_by_key() -> None:
     keys = [("acme", 2, 1), ("b", 0, 1), ("ü", 0, 1)]
     tenant = [{"key": key, "in_flight": in_flight, "waiting": waiting} for key, in_flight, waiting in keys]
     counts = {"in_flight": 2, "waiting": 3, "waiting_is_exact": True}
-    expected = [{"name": "api", **counts, "keys": []}, {"name": "tenant", **counts, "keys": tenant}]
+    expected = [{"name": "api", **counts, "busiest_keys": []}, {"name": "tenant", **counts, "busiest_keys": tenant}]
     assert answer(world.state, Query("limits", None, "reply"), world.now) == {"limits": expected}
 
 
@@ -38,4 +42,4 @@ def test_counts_and_keys_end_at_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limit_use, "_MOST_KEYS", 1)
     (_, tenant) = limit_uses(world.state, world.now)
     assert (tenant["waiting"], tenant["waiting_is_exact"]) == (2, False)
-    assert [key["key"] for key in tenant["keys"]] == ["acme"]
+    assert [key["key"] for key in tenant["busiest_keys"]] == ["acme"]

@@ -13,6 +13,7 @@ from itinerary.client.results import (
     Explanation,
     Job,
     JobPage,
+    Limit,
     ListedJob,
     Preview,
     Queue,
@@ -147,19 +148,29 @@ class Reads:
         return [Worker.of(item) for item in self._api.object("GET", "/workers")["items"]]
 
     def queues(self) -> list[Queue]:
-        """Every queue that is described or paused, has runs that wait or are in flight, or workers."""
-        found: list[Queue] = []
-        asked: dict[str, Any] = {"limit": 1000}
-        while True:
-            page = self._api.object("GET", "/queues", params=asked)
-            found += [Queue.of(item) for item in page["items"]]
-            if not page.get("next_cursor"):
-                return found
-            asked["cursor"] = page["next_cursor"]
+        """Every queue that is defined or paused, has runs that wait or are in flight, or workers."""
+        return [Queue.of(item) for item in self._whole("/queues", 1000)]
 
     def queue(self, name: str) -> Queue:
-        """One queue; `defined` is false if nobody described or paused it."""
+        """One queue; `defined` is false if nobody defined or paused it."""
         return Queue.of(self._api.object("GET", f"/queues/{segment(name)}"))
+
+    def limits(self) -> list[Limit]:
+        """Every limit, with its use as the leader knows it."""
+        return [Limit.of(item) for item in self._whole("/limits", 100)]
+
+    def limit(self, name: str) -> Limit:
+        """One limit, with its use as the leader knows it."""
+        return Limit.of(self._api.object("GET", f"/limits/{segment(name)}"))
+
+    def _whole(self, path: str, at_once: int) -> Iterator[Mapping[str, Any]]:
+        asked: dict[str, Any] = {"limit": at_once}
+        while True:
+            page = self._api.object("GET", path, params=asked)
+            yield from page["items"]
+            if not page.get("next_cursor"):
+                return
+            asked["cursor"] = page["next_cursor"]
 
     def preview_job(self, job_id: str, count: int = 10, start: Moment | None = None) -> Preview:
         """The next `count` occurrences of a job after `start` (default: now)."""

@@ -11,8 +11,9 @@ from types import TracebackType
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from itinerary.client.reads import PLANNED_WITHIN, Reads
-from itinerary.client.results import Backfill, Job, Plan, Queue, Rebalance, RebalancePlan, Run
+from itinerary.client.controls import Controls
+from itinerary.client.reads import PLANNED_WITHIN
+from itinerary.client.results import Backfill, Job, Plan, Rebalance, RebalancePlan, Run
 from itinerary.client.run_body import Duration, Moment, Task, listed_body, moment_text, run_body
 from itinerary.client.transactional import enqueue_in
 from itinerary.client.transport import ApiError, NoAnswer, Transport, given, segment
@@ -24,7 +25,7 @@ __all__ = ["FINAL_STATES", "ApiError", "Client", "NoAnswer", "RunFailed", "WaitT
 _Client = TypeVar("_Client", bound="Client")
 
 
-class Client(Reads):
+class Client(Controls):
     """One API at `base_url`; `token` is sent as a bearer token. Close it, or use it in a `with` block.
 
     `timeout` in seconds applies to each request; `retries` is how often a failed one is repeated if that is safe.
@@ -122,19 +123,6 @@ class Client(Reads):
         """Resume a paused job."""
         path = f"/jobs/{segment(job_id)}/resume"
         return Job.of(self._api.object("POST", path, again=if_version is None, headers=_if_match(if_version)))
-
-    def describe_queue(self, name: str, description: str) -> Queue:
-        """Say what a queue is for."""
-        return Queue.of(self._api.object("PUT", f"/queues/{segment(name)}", json={"description": description}))
-
-    def pause_queue(self, name: str, reason: str, until: Moment | None = None) -> Queue:
-        """Pause a queue, indefinitely or `until` a time; its `running` runs run on, `pending` ones are recalled."""
-        wanted = given(reason=reason, until=moment_text(until, "until"))
-        return Queue.of(self._api.object("POST", f"/queues/{segment(name)}/pause", json=wanted))
-
-    def resume_queue(self, name: str) -> Queue:
-        """Resume a paused queue."""
-        return Queue.of(self._api.object("POST", f"/queues/{segment(name)}/resume"))
 
     def trigger(
         self,

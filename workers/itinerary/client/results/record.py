@@ -66,6 +66,8 @@ def _reader(hint: Any) -> _Read:
     if get_origin(hint) is list:
         read = _reader(arguments[0])
         return lambda value: None if value is None else [read(one) for one in value]
+    if get_origin(hint) is dict and (of := _reader(arguments[1])) is not _as_it_is:
+        return lambda value: None if value is None else {name: of(one) for name, one in value.items()}
     if type(None) in arguments:
         return _reader(arguments[0]) if len(arguments) == 2 else _as_it_is
     if hint is datetime:

@@ -115,6 +115,50 @@ class Rebalance(Record):
 
 
 @dataclass(frozen=True, eq=False)
+class Rate(Record):
+    """At most `count` runs start in any window of `per`."""
+
+    count: int
+    per: str
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds(Record):
+    """The bounds that one key of a limit has in place of the limit's own."""
+
+    concurrency: int | None
+    rate: Rate | None
+
+
+@dataclass(frozen=True, eq=False)
+class KeyUse(Record):
+    """The use of a limit by one of its keys."""
+
+    key: str
+    in_flight: int
+    waiting: int
+
+
+@dataclass(frozen=True, eq=False)
+class Limit(Record):
+    """A limit, and its use as the leader knows it: None if no leader answers.
+
+    `waiting` counts at most 1,000 due runs; `busiest_keys` are 20 at most.
+    """
+
+    name: str
+    concurrency: int | None
+    rate: Rate | None
+    per_key: bool
+    overrides: dict[str, Bounds]
+    description: str
+    in_flight: int | None
+    waiting: int | None
+    waiting_is_exact: bool | None
+    busiest_keys: list[KeyUse] | None
+
+
+@dataclass(frozen=True, eq=False)
 class Queue(Record):
     """A queue: `waiting` runs are due and not dispatched (at most 1,000 are counted), `pending` ones not started.
 
@@ -123,6 +167,9 @@ class Queue(Record):
 
     name: str
     defined: bool
+    concurrency: int | None
+    rate: Rate | None
+    fair: bool
     description: str
     paused: bool
     pause_reason: str | None

@@ -1,0 +1,49 @@
+"""The part of the client that changes queues and limits.
+
+Promises what `itinerary.client.sync` promises: a request is repeated only where that has no more effect than one.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from itinerary.client.reads import Reads
+from itinerary.client.results import Limit, Queue
+from itinerary.client.run_body import Moment, moment_text
+from itinerary.client.transport import given, segment
+
+
+class Controls(Reads):
+    """Changes of queues and limits."""
+
+    def describe_queue(self, name: str, description: str) -> Queue:
+        """Say what a queue is for; its bounds and its pause stay."""
+        return self.patch_queue(name, {"description": description})
+
+    def put_queue(self, name: str, queue: Mapping[str, Any]) -> Queue:
+        """Define a queue: `concurrency`, `rate`, `fair`, `description`; what is left out is none. A pause stays."""
+        return Queue.of(self._api.object("PUT", f"/queues/{segment(name)}", json=queue))
+
+    def patch_queue(self, name: str, change: Mapping[str, Any]) -> Queue:
+        """Change some fields of a queue's definition; None lifts a bound."""
+        return Queue.of(self._api.object("PATCH", f"/queues/{segment(name)}", again=True, json=change))
+
+    def pause_queue(self, name: str, reason: str, until: Moment | None = None) -> Queue:
+        """Pause a queue, indefinitely or `until` a time; its `running` runs run on, `pending` ones are recalled."""
+        wanted = given(reason=reason, until=moment_text(until, "until"))
+        return Queue.of(self._api.object("POST", f"/queues/{segment(name)}/pause", json=wanted))
+
+    def resume_queue(self, name: str) -> Queue:
+        """Resume a paused queue."""
+        return Queue.of(self._api.object("POST", f"/queues/{segment(name)}/resume"))
+
+    def put_limit(self, name: str, limit: Mapping[str, Any]) -> Limit:
+        """Define or replace a limit: `concurrency`, `rate`, `per_key`, `overrides`, `description`."""
+        return Limit.of(self._api.object("PUT", f"/limits/{segment(name)}", json=limit))
+
+    def patch_limit(self, name: str, change: Mapping[str, Any]) -> Limit:
+        """Change some fields of a limit; None lifts a bound, and removes the key of `overrides` that has it."""
+        return Limit.of(self._api.object("PATCH", f"/limits/{segment(name)}", again=True, json=change))
+
+    def delete_limit(self, name: str) -> None:
+        """Delete a limit; ApiError 409 while a job names it."""
+        self._api.send("DELETE", f"/limits/{segment(name)}")
