@@ -1,9 +1,10 @@
-"""Controls of users over dispatches, as the database keeps them: pauses, limits, fair queues. Values only."""
+"""Controls of users over dispatches, as the database keeps them: pauses, limits, freezes. Values only."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from itinerary.protocol.instants import Instant, format_instant
+from scheduler_service.core.freezes import Freeze
 from scheduler_service.core.limits import Bounds, Limit
 
 
@@ -28,15 +29,18 @@ class QueuePause:
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """All pauses by queue, all limits by name, and the queues in which lanes take turns.
+    """All pauses by queue, all limits by name, the queues in which lanes take turns, and freezes, past ones too.
 
     `version` is that of the edits: a leader dispatches only by the newest one. The limits of queues are among `limits`.
+    Each edit that is not among them is dated after `read_at`.
     """
 
     version: int = 0
     pauses: Mapping[str, QueuePause] = field(default_factory=dict)
     limits: Mapping[str, Limit] = field(default_factory=dict)
     fair: frozenset[str] = frozenset()
+    freezes: tuple[Freeze, ...] = ()
+    read_at: Instant = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,6 +138,7 @@ class NewRun:
     limits: tuple[LimitUse, ...] = ()
     lane: str = ""
     older: tuple[str | None, str | None] = (None, None)  # key and hash as an older release stored them
+    forced: bool = False  # no freeze holds it
 
 
 class ActiveRun(NamedTuple):
@@ -168,6 +169,7 @@ class ActiveRun(NamedTuple):
     start_by: Instant | None = None
     limits: tuple[LimitUse, ...] = ()
     lane: str = ""
+    forced: bool = False
 
 
 class DispatchedRun(NamedTuple):

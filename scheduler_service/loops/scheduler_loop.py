@@ -27,6 +27,7 @@ from scheduler_service.loops.job_watcher import JobWatcher
 from scheduler_service.loops.lease_renewer import LeaseRenewer
 from scheduler_service.loops.mailbox import Mailbox, monotonic
 from scheduler_service.loops.pipelined import side_by_side
+from scheduler_service.loops.present_controls import present_controls
 from scheduler_service.loops.pruner import Pruner, Retention
 from scheduler_service.loops.repeating import Repeating
 from scheduler_service.loops.store_writer import StoreWriter
@@ -99,8 +100,8 @@ class SchedulerLoop:
 
     def _take_over(self) -> SchedulerState:
         store, lease = self._adapters.store, self._renewer.lease
-        controls = store.controls(0)
         cursor = store.cursor(lease)
+        controls = present_controls(store, cursor)
         jobs = store.job_histories(cursor.materialised_until)
         self._adapters.meter.jobs_refused(store.refused_jobs())
         runs = store.active_runs()

@@ -13,7 +13,7 @@ from typing import assert_never
 import structlog
 
 from itinerary.protocol.errors import RowRefused, StatementTimedOut, StoreUnavailable
-from itinerary.protocol.instants import Duration
+from itinerary.protocol.instants import Duration, Instant
 from scheduler_service.core.balancing.placements import JobsPlaced, PlaceJobs, ReadRebalance, RebalanceRead
 from scheduler_service.core.leader.commands import (
     Apply,
@@ -27,6 +27,7 @@ from scheduler_service.core.leader.commands import (
 )
 from scheduler_service.core.leader.past_starts import PruneStarts, StartsPruned
 from scheduler_service.core.leader.poll_state import (
+    ControlsConfirmed,
     ControlsRead,
     DueRead,
     ReadCancels,
@@ -215,8 +216,11 @@ class StoreWriter:
                 existing = store.create_runs(lease, command)
                 planned = len(command.planned)
                 return RunsCreated(existing, planned) if existing or planned else None
-            case DispatchRuns(dispatches=dispatches, control=control):
-                answer = store.dispatch_runs(lease, dispatches, self._renewer.now(), control)
+            case DispatchRuns(dispatches=dispatches, control=control, until=until):
+                now = self._renewer.now()
+                if until is not None and now >= until:  # a freeze has begun since they were chosen
+                    return RunsDispatched((), tuple(one.run_id for one in dispatches), outdated=True)
+                answer = store.dispatch_runs(lease, dispatches, now, control)
                 return RunsDispatched(answer.dispatched, answer.refused, answer.outdated)
             case Redispatch(dispatches=dispatches, cause=cause):
                 renewed = store.redispatch_runs(lease, dispatches)
@@ -237,9 +241,11 @@ class StoreWriter:
             case ReadCancels(limit=limit, after=after):
                 requests = store.cancel_requests(limit, after)
                 return requests if requests.runs else None
-            case ReadControls(known=known):
-                controls = store.controls(known)
-                return None if controls is None else ControlsRead(controls)
+            case ReadControls(known=known, since=since, confirm=confirm):
+                if (controls := store.controls(known, since)) is not None:
+                    return ControlsRead(controls)
+                at = store.unchanged_at(known) if confirm else None
+                return None if at is None else ControlsConfirmed(known, at)
             case ReadJobs(job_ids=job_ids, since=since):
                 return JobsRead(tuple(store.histories_of(job_ids, since)))
             case PruneStarts(kept=kept):
@@ -264,18 +270,18 @@ def are_few(commands: list[StoreCommand]) -> bool:
 def in_growing_parts(commands: Sequence[DispatchCommand]) -> list[DispatchCommand]:
     """Split the dispatches into transactions that are small at first, so that the first messages go early."""
     parts: list[DispatchCommand] = []
-    for control, neighbours in groupby(commands, _chosen_by):
-        if control is None:
+    for chosen_by, neighbours in groupby(commands, _chosen_by):
+        if chosen_by is None:
             parts += neighbours
             continue
         dispatches = [dispatch for command in neighbours for dispatch in command.dispatches]
         at = 0
         while at < len(dispatches):
             size = min(_FIRST_MOVES << len(parts) // 2, _MOST_MOVES)  # two are executed at a time
-            parts.append(DispatchRuns(tuple(dispatches[at : at + size]), control=control))
+            parts.append(DispatchRuns(tuple(dispatches[at : at + size]), "", *chosen_by))
             at += size
     return parts
 
 
-def _chosen_by(command: DispatchCommand) -> int | None:
-    return None if isinstance(command, Redispatch) else command.control
+def _chosen_by(command: DispatchCommand) -> tuple[int, Instant | None] | None:
+    return None if isinstance(command, Redispatch) else (command.control, command.until)

@@ -88,8 +88,14 @@ class LeaderStore(PlacementStore, Protocol):
         `planned` is marked if the job has or had that version and no later one is marked.
         """
 
-    def controls(self, known: int) -> Controls | None:
-        """The pauses and limits, no older than the version that comes with them; None if that is still `known`."""
+    def controls(self, known: int, since: Instant = 0) -> Controls | None:
+        """The pauses, limits and freezes, no older than their version; None if that is still `known`.
+
+        Of freezes those that have not ended by `since`.
+        """
+
+    def unchanged_at(self, known: int) -> Instant | None:
+        """The time, if `known` is the version: each edit that this answer does not know is dated no earlier."""
 
     def dispatch_runs(self, lease: Lease, dispatches: Sequence[Dispatch], now: Instant, control: int = 0) -> Dispatched:
         """The two-phase, state-guarded dispatch: collect the due ids FOR UPDATE SKIP LOCKED, then UPDATE them.

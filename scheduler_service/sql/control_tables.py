@@ -1,4 +1,4 @@
-"""Tables of queues and limits as users define them, of the jobs that name a limit, of these edits' version, of starts.
+"""Tables of queues, limits and freezes, of the jobs that name a limit, of the version of edits, and of starts by rates.
 
 They belong to the metadata of tables.py. Promises that a row of `queues` exists only where somebody described or paused
 the queue. Holds no statement.
@@ -36,6 +36,24 @@ queues: Final = Table(
     Column("rate_per", BigInteger),
     Column("fair", Boolean, nullable=False, server_default=false()),
 )
+
+# `ends_at`: the sooner of `until` and `ended_at`; one that ends before it starts has never held.
+freezes: Final = Table(
+    "freezes",
+    metadata,
+    Column("id", ROW_ID, Identity(), primary_key=True),
+    Column("scope", PAYLOAD, nullable=False),
+    Column("during", Text, nullable=False),
+    Column("starts_at", InstantColumn, nullable=False),
+    Column("until", InstantColumn),
+    Column("reason", Text, nullable=False),
+    Column("created_at", InstantColumn, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("ended_at", InstantColumn),
+    Column("ended_by", Text),
+    Column("ends_at", InstantColumn),
+)
+Index("ix_freezes_ends_at", freezes.c.ends_at, freezes.c.id)
 
 limits: Final = Table(
     "limits",

@@ -18,6 +18,7 @@ from scheduler_service.core.limits import Bounds
 from scheduler_service.sql.control_tables import control, queues
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.dialect import Dialect, dialect_of
+from scheduler_service.sql.freeze_rows import known_freezes
 from scheduler_service.sql.limit_rows import LIMIT_COLUMNS, QUEUE_BOUNDS, bounds_of, limit_of, queue_limit
 from scheduler_service.sql.tables import leases
 
@@ -46,8 +47,8 @@ def control_version(connection: Connection) -> int:
     return version
 
 
-def read_controls(connection: Connection, known: int) -> Controls | None:
-    """The controls, or None if the version is still `known`.
+def read_controls(connection: Connection, known: int, since: Instant) -> Controls | None:
+    """The controls, or None if the version is still `known`; of freezes those that have not ended by `since`.
 
     The version is read first: a dispatch by an older version than that of the others is refused.
     """
@@ -60,7 +61,9 @@ def read_controls(connection: Connection, known: int) -> Controls | None:
     own = [queue_limit(row.queue, bounds) for row in bounded if (bounds := bounds_of(*row[1:4])) != Bounds()]
     named = map(limit_of, connection.execute(select(*LIMIT_COLUMNS)))
     fair = frozenset(row.queue for row in bounded if row.fair)
-    return Controls(version, pauses, {limit.name: limit for limit in (*own, *named)}, fair)
+    return Controls(
+        version, pauses, {limit.name: limit for limit in (*own, *named)}, fair, known_freezes(connection, since)
+    )
 
 
 def queue_pause(connection: Connection, queue: str, now: Instant) -> QueuePause | None:

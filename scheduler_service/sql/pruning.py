@@ -33,6 +33,7 @@ from scheduler_service.core.contract.pruning import Needs, Past
 from scheduler_service.core.model import Lease
 from scheduler_service.ports.pruning import Name, Pruning, Scanned, Sweep
 from scheduler_service.sql.batch import Batch, judged
+from scheduler_service.sql.control_tables import freezes
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.fence import fenced
 from scheduler_service.sql.record_tables import audit_log, leaderships
@@ -101,6 +102,12 @@ _SOURCES: Final = {
     ),
     Past.AUDIT_LOG: _Source(audit_log, (audit_log.c.id,), lambda before: audit_log.c.at < before),
     Past.LEADERSHIPS: _Source(leaderships, (leaderships.c.term,), lambda before: leaderships.c.ended_at < before),
+    Past.FREEZES: _Source(
+        freezes,
+        (freezes.c.ends_at, freezes.c.id),
+        lambda before: freezes.c.ends_at < before,
+        lambda before: freezes.c.ends_at < before,
+    ),
     Past.JOB_VERSIONS: _Source(
         job_versions, (job_versions.c.job_id, job_versions.c.version), _version_is_over, names=2, grows=False
     ),

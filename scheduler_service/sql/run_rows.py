@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 import structlog
-from sqlalchemy import BigInteger, Integer, Text, cast
+from sqlalchemy import BigInteger, Boolean, Integer, Text, cast
 
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import Instant
@@ -39,7 +39,7 @@ _STATES: Final = {state.value: state for state in RunState}
 ACTIVE_COLUMNS: Final = (
     _R.run_id, _R.kind, _R.job_id, _R.job_version, _R.queue, _R.priority, _R.scheduled_at, _R.due_at, _R.state,
     _R.attempt, _R.retry, _R.timeout, _R.overlap, _R.cancel_requested_at, _R.seq, _R.pending_at, _R.published_at,
-    _R.started_at, _R.worker, _R.start_by, _R.limits, _R.lane,
+    _R.started_at, _R.worker, _R.start_by, _R.limits, _R.lane, _R.forced,
 )  # fmt: skip
 DISPATCHED_COLUMNS: Final = (
     _R.run_id, _R.attempt, _R.seq, _R.term, _R.job_id, _R.task, cast(_R.args, PayloadText),
@@ -62,7 +62,7 @@ NEW_RUNS: Final = Batch(
     run_id=Text, kind=Text, job_id=Text, job_version=Integer, task=Text, args=Payload, kwargs=Payload, queue=Text,
     priority=Integer, retry_of=Text, scheduled_at=InstantColumn, due_at=InstantColumn, retry=Text, timeout=BigInteger,
     overlap=Text, idempotency_key=Text, request_hash=Text, traceparent=Text, owner=Text, start_by=InstantColumn,
-    headers=Payload, limits=Text, lane=Text,
+    headers=Payload, limits=Text, lane=Text, forced=Boolean,
 )  # fmt: skip
 
 
@@ -75,6 +75,7 @@ def new_run_row(run: NewRun, now: Instant) -> tuple[Any, ...]:
         run.timeout, run.overlap.value if run.overlap else None, run.idempotency_key, run.request_hash,
         run.traceparent, run.owner, None if run.start_within is None else due_at + run.start_within,
         dump_json(run.headers) if run.headers else None, limits_text(run.limits), run.lane,
+        run.forced or None,
     )  # fmt: skip
 
 
@@ -83,11 +84,12 @@ def active_run(row: Sequence[Any]) -> ActiveRun:
     (
         run_id, kind, job_id, job_version, queue, priority, scheduled_at, due_at, state, attempt, retry, timeout,
         overlap, cancel_requested_at, seq, pending_at, published_at, started_at, worker, start_by, limits, lane,
+        forced,
     ) = row  # fmt: skip
     return ActiveRun(
         run_id, _KINDS[kind], job_id, job_version, queue, priority, scheduled_at, due_at, _STATES[state], attempt,
         _retry(retry), timeout, overlap_of(overlap), cancel_requested_at is not None, seq,
-        pending_at, published_at, started_at, worker, start_by, _limits(limits), lane,
+        pending_at, published_at, started_at, worker, start_by, _limits(limits), lane, bool(forced),
     )  # fmt: skip
 
 

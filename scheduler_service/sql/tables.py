@@ -141,6 +141,7 @@ runs: Final = Table(
     Column("recalled_at", InstantColumn),
     Column("limits", Text),
     Column("lane", KEY, nullable=False, server_default=""),
+    Column("forced", Boolean),
     Column("standing", Text, Computed(_INDEX_STATE, persisted=True)),
     CheckConstraint(f"state IN ({', '.join(repr(s.value) for s in RunState)})", name="state"),
     CheckConstraint(f"kind IN ({', '.join(repr(k.value) for k in RunKind)})", name="kind"),

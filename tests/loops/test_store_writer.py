@@ -23,6 +23,7 @@ from scheduler_service.core.leader.commands import (
     StoreCommand,
     Transition,
 )
+from scheduler_service.core.leader.results import RunsDispatched
 from scheduler_service.core.model import Lease, MissedRange, NewRun, RunKind
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.loops.lease_renewer import LeaseRenewer
@@ -44,6 +45,23 @@ def apply(*run_ids: str, position: str | None = None, judged_until: int | None =
 
 def created_rows(*run_ids: str) -> CreateRuns:
     return CreateRuns(tuple(NewRun(run_id, RunKind.OCCURRENCE, "pkg.task", 1, 1, "job", 1) for run_id in run_ids), 9)
+
+
+def test_a_dispatch_that_was_chosen_before_a_freeze_begins_moves_nothing_after_it() -> None:
+    now = [100]
+    store = FakeStore(lambda: now[0])
+    lease = store.leases.acquire(0, "leader", 1_000_000)
+    assert lease is not None
+    store.runs.enqueue([NewRun("a", RunKind.ADHOC, "pkg.task", 50, 50), NewRun("b", RunKind.ADHOC, "pkg.task", 50, 50)])
+    mailbox = Mailbox()
+    renewer = LeaseRenewer(store.leases, lease, 100, 1_000_000, lambda: None, clock=lambda: now[0])
+    writer = StoreWriter(store.leader, renewer, mailbox, threading.Event(), lambda _: None)
+    writer.dispatch([DispatchRuns((Dispatch("a", 1, 7),), until=200)])
+    now[0] = 200
+    writer.dispatch([DispatchRuns((Dispatch("b", 1, 8),), until=200)])
+    first, second = (answer for answer in mailbox.drain(0) if isinstance(answer, RunsDispatched))
+    assert ([run.run_id for run in first.dispatched], first.outdated) == (["a"], False)
+    assert (second.dispatched, second.refused, second.outdated) == ((), ("b",), True)
 
 
 class Away:

@@ -100,14 +100,20 @@ class FakeLeaderStore(FakePolls):
             self._tables.cursors[lease.shard] = (until, position)
             return tuple(run.run_id for run in batch.runs if run.run_id not in made)
 
-    def controls(self, known: int) -> Controls | None:
+    def controls(self, known: int, since: Instant = 0) -> Controls | None:
         with self._tables.lock:
             tables, rows = self._tables, self._tables.queues.items()
             if tables.control == known:
                 return None
             own = {QUEUE + name: Limit(QUEUE + name, row.bounds) for name, row in rows if row.bounds != Bounds()}
             pauses = {name: row.pause for name, row in rows if row.pause is not None}
-            return Controls(tables.control, pauses, own | tables.limits, frozenset(n for n, row in rows if row.fair))
+            fair = frozenset(name for name, row in rows if row.fair)
+            freezes = tuple(one for one in tables.freezes.values() if one.end is None or one.end > since)
+            return Controls(tables.control, pauses, own | tables.limits, fair, freezes)
+
+    def unchanged_at(self, known: int) -> Instant | None:
+        with self._tables.lock:
+            return self._tables.clock() if self._tables.control == known else None
 
     def dispatch_runs(self, lease: Lease, dispatches: Sequence[Dispatch], now: Instant, control: int = 0) -> Dispatched:
         with self._tables.lock:

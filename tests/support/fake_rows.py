@@ -14,6 +14,7 @@ from itinerary.protocol.run_fields import RetryPolicy
 from scheduler_service.core.audit import AuditedChange, AuditEntry
 from scheduler_service.core.controls import QueuePause
 from scheduler_service.core.explain.facts import Term
+from scheduler_service.core.freezes import Freeze
 from scheduler_service.core.leader.commands import LateReport, RecordStatistics
 from scheduler_service.core.limits import Bounds, Limit
 from scheduler_service.core.model import (
@@ -76,13 +77,14 @@ class RunRow:
     recalled_at: Instant | None = None
     limits: tuple[LimitUse, ...] = ()
     lane: str = ""
+    forced: bool = False
 
     def active(self) -> ActiveRun:
         return ActiveRun(
             self.run_id, self.kind, self.job_id, self.job_version, self.queue, self.priority, self.scheduled_at,
             self.due_at, self.state, self.attempt, self.retry, self.timeout, self.overlap,
             self.cancel_requested_at is not None, self.seq, self.pending_at, self.published_at, self.started_at,
-            self.worker, self.start_by, self.limits, self.lane,
+            self.worker, self.start_by, self.limits, self.lane, self.forced,
         )  # fmt: skip
 
     def dispatched(self) -> DispatchedRun:
@@ -182,6 +184,7 @@ class Tables:
     limits: dict[str, Limit] = field(default_factory=dict)
     job_limits: dict[str, frozenset[str]] = field(default_factory=dict)
     starts: list[tuple[LimitUse, Instant, int]] = field(default_factory=list)
+    freezes: dict[int, Freeze] = field(default_factory=dict)
     control: int = 0
     next_id: int = 1
 
@@ -223,7 +226,7 @@ class Tables:
             run.retry, run.timeout, run.overlap, run.idempotency_key, run.request_hash,
             traceparent=run.traceparent, headers=as_json(run.headers) if run.headers else None,
             start_by=None if run.start_within is None else (run.due_at or now) + run.start_within,
-            limits=run.limits, lane=run.lane,
+            limits=run.limits, lane=run.lane, forced=run.forced,
         )  # fmt: skip
         self.next_id += 1
         return True

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from itinerary.protocol.instants import Instant
+from tests.support.fake_freezes import FakeFreezeStore
 from tests.support.fake_history import FakeHistoryStore
 from tests.support.fake_jobs import FakeJobStore
 from tests.support.fake_leader import FakeLeaderStore
@@ -25,3 +26,4 @@ class FakeStore:
         self.history = FakeHistoryStore(self.tables)
         self.queues = FakeQueueStore(self.tables)
         self.limits = FakeLimitStore(self.tables)
+        self.freezes = FakeFreezeStore(self.tables)

@@ -31,6 +31,7 @@ from scheduler_service.loops.commit_order import CommitOrder
 from scheduler_service.loops.inbox_reader import BEGINNING, parts
 from scheduler_service.loops.lease_renewer import LeaseRenewer, renewed_every
 from scheduler_service.loops.mailbox import Mailbox
+from scheduler_service.loops.present_controls import present_controls
 from scheduler_service.loops.store_writer import DispatchCommand, StoreWriter
 from scheduler_service.metrics.leader import PrometheusMeter
 from tests.support.simulated_process import Process
@@ -73,6 +74,7 @@ class _Unsure:
             answer = wanted(*args, **more)
             if name == "dispatch_runs":
                 simulation.pauses.dispatched(answer.dispatched, args[2])
+                simulation.freezes.dispatched(answer.dispatched, args[2])
             if chance < simulation.unsure:
                 simulation.note(f"{self._leader.name}: connection broke after {name}")
                 raise StoreUnavailable("broke after")
@@ -105,8 +107,8 @@ class SimLeader(Process):
         self.renewer = _Renewer(
             simulation.store.leases, lease, simulation.t, simulation.ttl, lambda: None, lambda: simulation.t
         )
-        controls = store.controls(0)
         cursor = store.cursor(lease)
+        controls = present_controls(store, cursor)
         self._store: Any = _Unsure(self)
         no_wait = _NoWait()
         self._writer, self._mover = (

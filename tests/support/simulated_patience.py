@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from itinerary.protocol.instants import Duration, Instant
+from scheduler_service.core.freezes import FREEZE_SKIPS, HELD_BY_FREEZE
 from scheduler_service.core.leader.commands import Apply, CreateRuns
 from scheduler_service.core.model import MissedRange
 from scheduler_service.core.run_state import Event
@@ -29,7 +30,7 @@ class Patience:
                 self.given_up += [
                     f"{missed_range.job_id} until {missed_range.end}"
                     for missed_range in command.missed_ranges
-                    if not self._is_over(missed_range, now)
+                    if not (_is_of_freeze(missed_range) or self._is_over(missed_range, now))
                 ]
 
     def _is_late(self, run_id: str, now: Instant) -> bool:
@@ -48,3 +49,8 @@ class Patience:
 
     def _grace(self, job_id: str) -> Duration:
         return min(job.misfire.grace for job in self._store.tables.jobs[job_id].versions)
+
+
+def _is_of_freeze(missed_range: MissedRange) -> bool:
+    """Whether a freeze skipped it, or held more than may wait: neither is for lateness."""
+    return missed_range.reason.startswith((FREEZE_SKIPS, HELD_BY_FREEZE))

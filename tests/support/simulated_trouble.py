@@ -79,6 +79,7 @@ class Users:
             "misfire": {**misfire, "max_catch_up": dice.randint(1, 5)},
             "retry": {"max_attempts": dice.randint(1, 3), "initial": "500ms", "jitter": False},
             "jitter": dice.choice(("0s", "0s", "0s", "2s")), "priority": dice.randint(0, 9),
+            "tags": ["even"] if job_id in ("j0", "j2") else [],
         }  # fmt: skip
         if dice.random() < 0.2:
             body["start_at"] = format_instant(now + dice.randrange(-5 * SECOND, 10 * SECOND))

@@ -27,6 +27,7 @@ from tests.support.fake_store import FakeStore
 from tests.support.fakes_redis import FakeInbox
 from tests.support.history import history_of
 from tests.support.simulated_broker import SimClaims, SimDispatcher
+from tests.support.simulated_freezes import Freezes
 from tests.support.simulated_leader import SimLeader
 from tests.support.simulated_patience import Patience
 from tests.support.simulated_pauses import Pauses
@@ -55,7 +56,8 @@ class Outcome:
     `stuck` are runs that never ended, `impatient` occurrences that were given up as late and were not, `hasty` attempts
     that were given up as lost while their worker lived and said so, `passed` attempts that waited
     for a worker when a low watermark passed their message, `kept` queues of which Redis still has something,
-    `unheeded` runs that were dispatched while their queue was paused.
+    `unheeded` runs that were dispatched while their queue was paused or they were frozen, `misjudged` occurrences that
+    ran though a freeze skips them, or were skipped without one.
     """
 
     seed: int
@@ -68,13 +70,13 @@ class Outcome:
     passed: tuple[str, ...]
     kept: tuple[str, ...]
     unheeded: tuple[str, ...]
+    misjudged: tuple[str, ...]
     own_queues: bool
 
     @property
     def well(self) -> bool:
-        return not (
-            self.findings or self.stuck or self.impatient or self.hasty or self.passed or self.kept or self.unheeded
-        )
+        wrong = (self.findings, self.stuck, self.impatient, self.hasty, self.passed, self.kept, self.unheeded)
+        return not (any(wrong) or self.misjudged)
 
     def __str__(self) -> str:
         lines = [f"{finding.rule}: {finding.subject}: {finding.message}" for finding in self.findings]
@@ -83,7 +85,8 @@ class Outcome:
         lines += [f"called lost, yet heard: {attempt}" for attempt in self.hasty]
         lines += [f"its message was refused: {attempt}" for attempt in self.passed]
         lines += [f"low watermark kept for ever: {queue}" for queue in self.kept]
-        lines += [f"dispatched from a paused queue: {run_id}" for run_id in self.unheeded]
+        lines += [f"dispatched though paused or frozen: {run_id}" for run_id in self.unheeded]
+        lines += [f"misjudged: {which}" for which in self.misjudged]
         how = f"{self.seed} own-queues" if self.own_queues else f"{self.seed}"
         return "\n".join([f"seed {self.seed}:", *lines, f"replay: python -m tests.support.simulation {how}"])
 
@@ -118,7 +121,7 @@ class Simulation:
         self.workers: list[SimWorker] = []
         self.log: ExecutionLog = {}
         self.patience = Patience(self.store)
-        self.pauses = Pauses(self)
+        self.pauses, self.freezes = Pauses(self), Freezes(self)
         self.spoke: dict[str, Instant] = {}
         self.woke: dict[str, Instant] = {}
         self.redis_frozen = False
@@ -274,9 +277,11 @@ class Simulation:
             users.begin(TROUBLE)
             faults.begin(TROUBLE)
             self.pauses.begin(TROUBLE)
+            self.freezes.begin(TROUBLE)
             self.play_until(START + TROUBLE)
             faults.end()
             self.pauses.end()
+            self.freezes.end()
             users.end()
             self._come_to_rest()
             if self.own_queues:
@@ -330,7 +335,8 @@ class Simulation:
             trace,
             tuple(self.passed),
             kept,
-            tuple(self.pauses.unheeded),
+            (*self.pauses.unheeded, *self.freezes.unheeded),
+            tuple(self.freezes.wrongly_judged()),
             self.own_queues,
         )
 

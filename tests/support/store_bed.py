@@ -11,12 +11,14 @@ from itinerary.protocol.instants import MINUTE, SECOND, Instant
 from scheduler_service.core.contract.job_json import read_job
 from scheduler_service.core.leader.commands import CreateRuns, Dispatch
 from scheduler_service.core.model import Job, Lease, NewRun, RunKind
+from scheduler_service.ports.freezes import FreezeStore
 from scheduler_service.ports.history import HistoryStore
 from scheduler_service.ports.leases import LeaseStore
 from scheduler_service.ports.limits import LimitStore
 from scheduler_service.ports.queues import QueueStore
 from scheduler_service.ports.stores import JobStore, LeaderStore, RunStore
 from scheduler_service.sql.database import Bounds, Database, host_now
+from scheduler_service.sql.freezes import SqlFreezeStore
 from scheduler_service.sql.jobs import SqlJobStore
 from scheduler_service.sql.leader.store import SqlLeaderStore
 from scheduler_service.sql.lease import SqlLeaseStore
@@ -48,6 +50,7 @@ class StoreBed:
     history: HistoryStore
     queues: QueueStore
     limits: LimitStore
+    freezes: FreezeStore
     database: Database | None
     by_role: Mapping[str, Database]
     beside: Callable[[], "StoreBed"]
@@ -96,6 +99,7 @@ def fake_bed() -> StoreBed:
         store.history,
         store.queues,
         store.limits,
+        store.freezes,
         None,
         {},
         lambda: bed,
@@ -130,6 +134,7 @@ def sql_bed(url: str, roles: Mapping[str, str] | None = None) -> Iterator[StoreB
             SqlHistoryStore(api),
             SqlQueueStore(api),
             SqlLimitStore(api),
+            SqlFreezeStore(api),
             by_url[url],
             by_role,
             open_one,

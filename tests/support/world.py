@@ -16,6 +16,7 @@ from itinerary.protocol.wire import AGAIN_FIELD, RECALLS_FIELD, entry
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.balancing.placements import BalancerCommand
 from scheduler_service.core.contract.job_json import read_job
+from scheduler_service.core.freezes import Freeze, Scope
 from scheduler_service.core.leader.commands import BuildIndex, Command, RereadInbox, StoreCommand
 from scheduler_service.core.leader.iteration import iterate, next_wake
 from scheduler_service.core.leader.messages import decode
@@ -32,14 +33,17 @@ from scheduler_service.loops.broker_thread import BrokerThread
 from scheduler_service.loops.inbox_reader import parts
 from scheduler_service.loops.lease_renewer import LeaseRenewer
 from scheduler_service.loops.mailbox import Mailbox
+from scheduler_service.loops.present_controls import present_controls
 from scheduler_service.loops.store_writer import DispatchCommand, StoreWriter
 from scheduler_service.metrics.leader import PrometheusMeter
+from scheduler_service.ports.freezes import NewFreeze
 from scheduler_service.ports.stores import RunFilter
 from tests.support.fake_store import FakeStore
 from tests.support.fakes_redis import FakeClaims, FakeDispatcher, FakeInbox
 
 MONDAY = parse_instant("2026-11-30T10:00:00Z")
 TTL = 5 * SECOND
+EVERYTHING = Scope(everything=True)
 SOMEBODY = AuditedChange("olga", "operator", "queue.pause")
 
 
@@ -166,8 +170,8 @@ class World:
         self.mailbox = Mailbox()
         self.renewer = LeaseRenewer(self.store.leases, lease, self.now, TTL, lambda: None, clock=lambda: self.now)
         store = self.store.leader
-        controls = store.controls(0)
         cursor = store.cursor(lease)
+        controls = present_controls(store, cursor)
         stopping = threading.Event()
         since = cursor.materialised_until
         self._store_writer = StoreWriter(store, self.renewer, self.mailbox, stopping, self._broke)
@@ -333,6 +337,16 @@ class World:
 
     def resume_queue(self, queue: str = "default", *, told: bool = True) -> None:
         self.store.queues.resume(queue, by=SOMEBODY)
+        self._queue_changed(told)
+
+    def freeze(self, scope: Scope = EVERYTHING, *, told: bool = True, **asked: Any) -> Freeze:
+        """Somebody freezes this scope; the leader hears of it, unless the word is lost."""
+        freeze = self.store.freezes.start(NewFreeze(scope, "a deploy", **asked), by=SOMEBODY)
+        self._queue_changed(told)
+        return freeze
+
+    def end_freeze(self, freeze: Freeze, *, told: bool = True) -> None:
+        self.store.freezes.end(freeze.freeze_id, by=SOMEBODY)
         self._queue_changed(told)
 
     def _queue_changed(self, told: bool) -> None:

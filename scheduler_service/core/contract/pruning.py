@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Final
 
 from itinerary.protocol.instants import DAY, MILLISECOND, Duration, Instant
+from scheduler_service.core.freezes import FREEZES_KEPT
 
 AUDIT_KEPT: Final = 90 * DAY
 """The database refuses to delete a younger row of the audit log."""
@@ -22,6 +23,7 @@ class Past(StrEnum):
     GAPS = "gaps"
     AUDIT_LOG = "audit_log"
     LEADERSHIPS = "leaderships"
+    FREEZES = "freezes"
     JOB_VERSIONS = "job_versions"
     JOBS = "jobs"
 
@@ -66,7 +68,13 @@ def next_horizon(needs: Needs, host_now: Instant, kept: Duration) -> Instant | N
 
 def horizon_of(past: Past, before: Instant, kept: Duration) -> Instant:
     """Return the horizon of one table; `before` is that of runs."""
-    return before if past is not Past.AUDIT_LOG else before - max(0, AUDIT_KEPT - kept)
+    match past:
+        case Past.AUDIT_LOG:
+            return before - max(0, AUDIT_KEPT - kept)
+        case Past.FREEZES:
+            return before - FREEZES_KEPT
+        case _:
+            return before
 
 
 @dataclass(frozen=True, slots=True)

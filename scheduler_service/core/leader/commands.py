@@ -57,11 +57,12 @@ class Dispatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DispatchRuns:
-    """The two-phase dispatch of a batch of due runs of a queue, chosen by the edits up to version `control`."""
+    """The two-phase dispatch of due runs of a queue, chosen by the edits of version `control`, not after `until`."""
 
     dispatches: tuple[Dispatch, ...]
     queue: str = ""
     control: int = 0
+    until: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,13 +248,14 @@ class TrimInbox:
 
 @dataclass(frozen=True, slots=True)
 class BuildIndex:
-    """Expand these jobs: missed occurrences in [`cursor`, now), and the index from there to `end`."""
+    """Expand these jobs: missed occurrences in [`cursor`, now), cut at `edges`, and the index from there to `end`."""
 
     jobs: tuple[JobHistory, ...]
     cursor: Instant
     now: Instant
     end: Instant
     revision: int
+    edges: tuple[Instant, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,10 @@ worker can start it then. The next leader finds the same rows and decides the sa
 
 from typing import Final
 
-from itinerary.protocol.instants import MILLISECOND, format_instant
+from itinerary.protocol.instants import MILLISECOND, SECOND, Instant, format_instant
 from scheduler_service.core.leader.commands import Transition
+from scheduler_service.core.leader.frozen import deadline_of
+from scheduler_service.core.leader.holding import held_text
 from scheduler_service.core.leader.in_flight import take_claims
 from scheduler_service.core.leader.reports import end
 from scheduler_service.core.leader.state import SchedulerState
@@ -18,6 +20,7 @@ from scheduler_service.core.policies import START_WITHIN
 from scheduler_service.core.run_state import Event, RunState
 
 _POLL_AGAIN: Final = 200 * MILLISECOND
+_FROZEN_AGAIN: Final = 5 * SECOND
 
 
 def expire(state: SchedulerState, step: Step) -> None:
@@ -25,13 +28,18 @@ def expire(state: SchedulerState, step: Step) -> None:
     withdrawn = []
     for run_id in state.deadlines.passed(step.now):
         run = state.runs.get(run_id)
-        if run is None or run.attempt != 1 or run.cancel_requested or run.start_by is None or run.start_by > step.now:
+        if run is None or run.attempt != 1 or run.cancel_requested:
+            continue
+        deadline = deadline_of(state, run)
+        if deadline is None or deadline > step.now:
+            if deadline is not None:  # a freeze puts it off, until it is ended
+                state.deadlines.check_at(min(deadline, step.now + _FROZEN_AGAIN), run_id)
             continue
         if run_id in state.dispatches.in_progress:
             # Its dispatch is unanswered: the run comes back pending or refused.
             state.deadlines.check_at(step.now + _POLL_AGAIN, run_id)
         elif run.state is RunState.SCHEDULED:
-            miss(state, step, run, _reason(run, _waited_for(state, run)))
+            miss(state, step, run, _reason(run, _waited_for(state, run, step.now)))
         elif run.state is RunState.PENDING:
             withdrawn.append(run)
     for run in withdrawn:
@@ -51,12 +59,12 @@ def _reason(run: ActiveRun, waited_for: str) -> str:
     return f"{START_WITHIN}: not started by {by}; {waited_for}"
 
 
-def _waited_for(state: SchedulerState, run: ActiveRun) -> str:
+def _waited_for(state: SchedulerState, run: ActiveRun, now: Instant) -> str:
     if run.job_id is not None and run.run_id in state.held.of(run.job_id):
         live = state.runs.live_of(run.job_id)
         return f"it waited for run {live[0]} of its job" if live else "it waited for another run of its job"
-    if (pause := state.controls.pauses.get(run.queue)) is not None:
-        return pause.text(run.queue)
+    if (text := held_text(state, run, now)) is not None:
+        return text
     if state.runs.is_admitted(run.run_id):
         return f"it waited for room in queue {run.queue}"
     return "no leader read it in time"

@@ -11,6 +11,8 @@ from itinerary.protocol.batches import batched
 from itinerary.protocol.instants import MILLISECOND, Instant
 from scheduler_service.core.leader.commands import Dispatch, DispatchRuns, Transition
 from scheduler_service.core.leader.deadlines import expire
+from scheduler_service.core.leader.freezing import may_go, skip_frozen
+from scheduler_service.core.leader.frozen import lateness_counts_from
 from scheduler_service.core.leader.holding import hold_back, queue_up
 from scheduler_service.core.leader.planning import is_fresh, is_unjudged, miss
 from scheduler_service.core.leader.publish_windows import room
@@ -29,8 +31,8 @@ def dispatch(state: SchedulerState, step: Step) -> None:
     expire(state, step)
     for job_id in state.runs.take_freed():
         state.skipped.close(job_id)
-        admit_next(state, job_id)
-    for run in _in_time(state, step, _pop_due(state, step)):
+        admit_next(state, step, job_id)
+    for run in _in_time(state, step, skip_frozen(state, step, _pop_due(state, step))):
         _admit(state, step, run)
     hold_back(state, step)
     # Shortest queue first: a few runs need not wait for transactions with thousands of another queue's runs.
@@ -74,7 +76,7 @@ def _in_time(state: SchedulerState, step: Step, ripe: list[ActiveRun]) -> list[A
     put_off: set[str] = set()
     for job_id, runs in late_jobs.items():
         misfire = state.jobs[job_id].current.misfire
-        judgement = judge_lateness(misfire, [run.due_at for run in runs], len(runs), step.now)
+        judgement = judge_lateness(misfire, [lateness_counts_from(state, run) for run in runs], len(runs), step.now)
         for number, run in enumerate(runs):
             if number not in judgement.keep:
                 miss(state, step, run, misfire, judgement.reason)
@@ -85,30 +87,32 @@ def _in_time(state: SchedulerState, step: Step, ripe: list[ActiveRun]) -> list[A
 def is_to_be_judged(state: SchedulerState, run: ActiveRun, now: Instant) -> bool:
     """Whether the misfire rule must still judge this run: it is later than the grace."""
     history = state.jobs.get(run.job_id)
-    return history is not None and now - run.due_at > history.current.misfire.grace and is_unjudged(state, run)
+    if history is None or now - run.due_at <= history.current.misfire.grace:
+        return False
+    return now - lateness_counts_from(state, run) > history.current.misfire.grace and is_unjudged(state, run)
 
 
 def _admit(state: SchedulerState, step: Step, run: ActiveRun) -> None:
     if run.job_id is None or run.state is RunState.RETRYING or state.runs.is_admitted(run.run_id):
-        _queue_up(state, run)
+        _queue_up(state, step, run)
         return
     if not state.held.of(run.job_id) and not state.runs.has_live(run.job_id):
         if step.now - run.due_at > _PROMPT:
             _policy(state, step, run)  # marks a catch-up run, so that a newer run waits for it
-        _queue_up(state, run)
+        _queue_up(state, step, run)
         return
     if run.run_id in state.held.of(run.job_id):
         return
     policy = _policy(state, step, run)
     if policy is Overlap.ALLOW:  # such a job may have thousands of live runs: do not scan them
-        _queue_up(state, run)
+        _queue_up(state, step, run)
         return
-    admit_next(state, run.job_id)
+    admit_next(state, step, run.job_id)
     live = state.runs.live_of(run.job_id)
     held = [r for i in state.held.of(run.job_id) if (r := state.runs.get(i)) and r.state is RunState.SCHEDULED]
     match decide_overlap(policy, len(live), len(held), sum(map(_is_catch_up, held))):
         case Admission.GO:
-            _queue_up(state, run)
+            _queue_up(state, step, run)
         case Admission.SKIP:
             _doubt(state, step, live)
             reason = f"{OVERLAP_WORD} {policy.value}: {live[0] if live else held[0].run_id} is not final"
@@ -149,9 +153,9 @@ def _doubt(state: SchedulerState, step: Step, live: list[str]) -> None:
             step.read(state, run_id)
 
 
-def _queue_up(state: SchedulerState, run: ActiveRun) -> None:
+def _queue_up(state: SchedulerState, step: Step, run: ActiveRun) -> None:
     state.runs.admit(run)
-    queue_up(state, run)
+    queue_up(state, run, step.now)
 
 
 def _skip(state: SchedulerState, step: Step, run: ActiveRun, reason: str, in_common: str) -> None:
@@ -182,12 +186,12 @@ def _supersede(state: SchedulerState, step: Step, run: ActiveRun, live: list[str
             step.read(state, run_id)
 
 
-def admit_next(state: SchedulerState, job_id: str) -> None:
+def admit_next(state: SchedulerState, step: Step, job_id: str) -> None:
     """Admit the next queued run of the job if none of its runs is live."""
     while state.held.of(job_id) and not state.runs.has_live(job_id):
         run = state.runs.get(state.held.pop_first(job_id))
         if run is not None and run.state is RunState.SCHEDULED:
-            _queue_up(state, run)
+            _queue_up(state, step, run)
 
 
 def _dispatch_queue(state: SchedulerState, step: Step, queue: str) -> None:
@@ -203,7 +207,8 @@ def _dispatch_queue(state: SchedulerState, step: Step, queue: str) -> None:
             run = state.runs.get(run_id)
             if run is None or run.state not in WAITING or run_id in dispatches.in_progress or run.due_at > step.now:
                 continue
-            if not state.runs.is_admitted(run_id):  # a pause revoked its admission
+            # A pause may have revoked its admission.
+            if not state.runs.is_admitted(run_id) or not may_go(state, step, run):
                 continue
             seq = state.numbers.next()
             batch.append(Dispatch(run_id, run.attempt, seq))
@@ -211,7 +216,8 @@ def _dispatch_queue(state: SchedulerState, step: Step, queue: str) -> None:
             taken.append(run_id)
         dispatches.begin(queue, taken)
     size = state.settings.dispatch_batch
-    step.dispatching += [DispatchRuns(part, queue, state.controls.version) for part in batched(batch, size)]
+    version, until = state.controls.version, state.controls.next_beginning(step.now)
+    step.dispatching += [DispatchRuns(part, queue, version, until) for part in batched(batch, size)]
     if batch and state.settings.publish_window is None:
         state.windows.refilled(queue, is_full=queue in dispatches.waiting)
     if queue in dispatches.waiting:

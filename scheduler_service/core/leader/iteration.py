@@ -13,7 +13,7 @@ from scheduler_service.core.leader import placing, polling, redis_epoch
 from scheduler_service.core.leader.commands import Command, Reply, ReplyMetrics
 from scheduler_service.core.leader.dispatching import dispatch
 from scheduler_service.core.leader.edits import read_edited, take_jobs
-from scheduler_service.core.leader.holding import controls_read, next_of_queues, recall_paused
+from scheduler_service.core.leader.holding import controls_read, next_of_queues, recall_held
 from scheduler_service.core.leader.in_flight import (
     check_queues,
     check_running,
@@ -44,6 +44,7 @@ from scheduler_service.core.leader.past_starts import StartsPruned
 from scheduler_service.core.leader.planning import plan
 from scheduler_service.core.leader.poll_state import (
     CancelsRead,
+    ControlsConfirmed,
     ControlsRead,
     DueRead,
     ExpiredRead,
@@ -117,7 +118,7 @@ def iterate(
         plan(state, step)  # planning was deferred while runs were being dispatched
         check_running(state, step)
         check_queues(state, step)
-        recall_paused(state, step)
+        recall_held(state, step)
         recall_outranked(state, step)
         raise_watermarks(state, step)
         polling.poll(state, step)
@@ -182,7 +183,7 @@ def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
             polling.waiting_read(state, step, message)
         case CancelsRead():
             polling.cancels_read(state, step, message)
-        case ControlsRead():
+        case ControlsRead() | ControlsConfirmed():
             controls_read(state, step, message)
         case Published():
             note_published(state, message)

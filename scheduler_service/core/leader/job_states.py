@@ -5,6 +5,7 @@ within a pause have no rows, see planning.py.
 """
 
 from itinerary.protocol.instants import Instant
+from scheduler_service.core.leader import freezing
 from scheduler_service.core.leader.commands import Transition
 from scheduler_service.core.leader.in_flight import take_claims
 from scheduler_service.core.leader.planning import is_planned
@@ -37,7 +38,8 @@ def hold_back(state: SchedulerState, step: Step, run: ActiveRun, job: Job) -> No
 
 
 def follow_edit(state: SchedulerState, step: Step, job_id: str) -> None:
-    """Apply a pause, resume or deletion of an edited job to its runs."""
+    """Apply a pause, resume, deletion or other tags of an edited job to its runs."""
+    freezing.follow_edit(state, step, job_id)
     history = state.jobs[job_id]
     if history.current.deleted:
         _end_with_job(state, step, job_id)

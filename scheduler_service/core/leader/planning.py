@@ -12,6 +12,8 @@ from itinerary.protocol.identity import occurrence_run_id
 from itinerary.protocol.instants import Duration, Instant
 from itinerary.protocol.limits import lane_of, uses_of
 from scheduler_service.core.leader.commands import CreateRuns, Retract, Transition
+from scheduler_service.core.leader.frozen import is_to_be_skipped, lateness_counts_from
+from scheduler_service.core.leader.frozen_past import FrozenPast, judge_past
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step, keep
 from scheduler_service.core.model import ActiveRun, Job, JobHistory, Misfire, MissedRange, NewRun, Overlap, RunKind
@@ -88,6 +90,9 @@ def judged(
     if not ripe or step.now - min(due[i] for i in ripe) <= job.misfire.grace:
         return pairs, []
     rows = ripe_rows(state, step, job.job_id)
+    if (past := judge_past(state, step.now, job, rows, [pairs[i] for i in ripe], ())) is not None:
+        coming = [pair for i, pair in enumerate(pairs) if i not in ripe]
+        return [*count_past(state, step, job, past).kept, *coming], past.ranges
     ripe_due = [run.due_at for run in rows] + [due[i] for i in ripe]
     judgement = judge_lateness(job.misfire, ripe_due, len(ripe_due), step.now)
     kept = set(judgement.keep)
@@ -109,9 +114,20 @@ def ripe_rows(state: SchedulerState, step: Step, job_id: str) -> list[ActiveRun]
         step.ripe = defaultdict(list)
         for run_id in state.due.ripe(step.now):
             run = state.runs.get(run_id)
-            if run is not None and run.job_id and is_unjudged(state, run):
+            if run is not None and run.job_id and is_unjudged(state, run) and not is_to_be_skipped(state, run):
                 step.ripe[run.job_id].append(run)
     return sorted(step.ripe.get(job_id, []), key=lambda run: run.scheduled_at)
+
+
+def count_past(state: SchedulerState, step: Step, job: Job, past: FrozenPast) -> FrozenPast:
+    """End the late rows of a past that freezes met, and count what became of its occurrences without rows."""
+    for run in past.late_rows:
+        miss(state, step, run, job.misfire, past.late_reason)
+    if past.missed:
+        count_missed(state, job.misfire, past.missed)
+    if past.skipped:
+        state.counts.add("skip", "frozen", past.skipped)
+    return past
 
 
 def is_planned(run: ActiveRun) -> bool:
@@ -131,7 +147,8 @@ def count_missed(state: SchedulerState, misfire: Misfire, number: int) -> None:
 
 def is_unjudged(state: SchedulerState, run: ActiveRun) -> bool:
     """Whether the run is a planned occurrence whose lateness no leader has judged yet."""
-    return is_fresh(run) and run.due_at > state.judged.until and not state.runs.is_admitted(run.run_id)
+    is_candidate = is_fresh(run) and not state.runs.is_admitted(run.run_id)
+    return is_candidate and lateness_counts_from(state, run) > state.judged.until
 
 
 def miss(state: SchedulerState, step: Step, run: ActiveRun, misfire: Misfire, reason: str | None) -> None:

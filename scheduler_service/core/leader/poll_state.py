@@ -109,13 +109,26 @@ class ExpiredRead:
 
 @dataclass(frozen=True, slots=True)
 class ReadControls:
-    """Read the pauses and limits, unless their version is still `known`."""
+    """Read the pauses, limits and freezes, unless their version is still `known`.
+
+    Of freezes those that have not ended by `since`. `confirm`: until when no other edit was made is wanted, too.
+    """
 
     known: int
+    since: Instant = 0
+    confirm: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ControlsRead:
-    """Other pauses and limits than those known, no older than their version."""
+    """Other pauses, limits and freezes than those known, no older than their version."""
 
     controls: Controls
+
+
+@dataclass(frozen=True, slots=True)
+class ControlsConfirmed:
+    """The controls of this version were all there were at `at`."""
+
+    version: int
+    at: Instant

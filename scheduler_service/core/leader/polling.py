@@ -7,6 +7,8 @@ poll at once. The more rows a poll returned, the later the next wakeup may poll:
 from typing import Final
 
 from itinerary.protocol.instants import Instant
+from scheduler_service.core.leader.freezing import frozen_queues
+from scheduler_service.core.leader.frozen import needed_since
 from scheduler_service.core.leader.poll_state import (
     CancelsRead,
     DueRead,
@@ -37,8 +39,9 @@ def poll(state: SchedulerState, step: Step) -> None:
     if state.controls.take_ended(step.now):
         polls.want()  # the runs of that queue stayed in the database
     if by_time or state.controls.wanted:
-        state.controls.begin_read()
-        step.others.append(ReadControls(state.controls.version))
+        confirm = state.controls.begin_read()
+        since = needed_since(state.planned.cursor, state.judged.until)
+        step.others.append(ReadControls(state.controls.version, since, confirm))
     if by_time:
         step.others.append(ReadCancels(_CANCEL_LIMIT, polls.begin_cancels(step.now, interval)))
     if step.now >= polls.overdue.next_at:
@@ -49,8 +52,9 @@ def poll(state: SchedulerState, step: Step) -> None:
         step.others.append(ReadExpired(step.now, _EXPIRED_LIMIT, polls.expired.begin(step.now, interval)))
     if by_time or (polls.wanted and step.now >= polls.wanted_at):
         polls.begin_due(step.now)
-        until = step.now + state.settings.pre_schedule_interval
-        step.others.append(ReadDue(until, _DUE_LIMIT, state.controls.held_queues(step.now)))
+        until, held = step.now + state.settings.pre_schedule_interval, frozen_queues(state, step.now)
+        if held is not None:  # everything is frozen: nothing is to be found
+            step.others.append(ReadDue(until, _DUE_LIMIT, held))
 
 
 def woken(state: SchedulerState) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from itinerary.protocol.instants import Instant, format_instant
 from itinerary.protocol.wire import PROTOCOL_FIELD
 from scheduler_service.core.index.snapshot import RunSlice
+from scheduler_service.core.leader.holding import held_text
 from scheduler_service.core.leader.job_states import is_paused
 from scheduler_service.core.leader.limit_use import limit_uses
 from scheduler_service.core.leader.messages import Query
@@ -56,7 +57,7 @@ def answer(state: SchedulerState, query: Query, now: Instant) -> dict[str, Any]:
 def oldest_due(state: SchedulerState, now: Instant) -> Instant | None:
     """The due time of the run that has waited longest beyond it, in the database or in the broker's queue.
 
-    Excludes paused runs, and runs requested to queue behind their job's other runs.
+    Excludes paused and frozen runs, and runs requested to queue behind their job's other runs.
     """
     waiting = (could_go_since(run) for run in state.runs if run.due_at <= now and _is_waiting(state, run, now))
     return min((since for since in waiting if since is not None and since <= now), default=None)
@@ -80,7 +81,7 @@ def alive_workers(state: SchedulerState, now: Instant) -> int:
 
 def _is_waiting(state: SchedulerState, run: ActiveRun, now: Instant) -> bool:
     return run.state is RunState.PENDING or (
-        run.state in WAITING and not is_paused(state, run, now) and state.controls.pause_of(run.queue, now) is None
+        run.state in WAITING and not is_paused(state, run, now) and held_text(state, run, now) is None
     )
 
 

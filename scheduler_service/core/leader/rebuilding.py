@@ -7,13 +7,15 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Any, Final
 
 from itinerary.protocol.instants import HOUR, MICROSECOND, SECOND, Duration, Instant
 from scheduler_service.core.index.job_table import JobTable
 from scheduler_service.core.index.snapshot import build_snapshot
 from scheduler_service.core.leader.commands import BuildIndex
-from scheduler_service.core.leader.planning import count_missed, create_occurrences, miss, ripe_rows
+from scheduler_service.core.leader.frozen_past import Unlisted, judge_past
+from scheduler_service.core.leader.planning import count_missed, count_past, create_occurrences, miss, ripe_rows
 from scheduler_service.core.leader.results import IndexBuilt, MissedOccurrences
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step
@@ -39,7 +41,8 @@ def want_rebuild(state: SchedulerState, step: Step) -> None:
         state.rebuilds.ask(step.now)
         cursor, jobs = state.planned.cursor, state.jobs
         end = max(cursor, step.now) + state.settings.lookahead_window
-        step.others.append(BuildIndex(jobs.histories(), cursor, step.now, end, jobs.revision))
+        edges = state.controls.edges_between(cursor, step.now)
+        step.others.append(BuildIndex(jobs.histories(), cursor, step.now, end, jobs.revision, edges))
 
 
 class IndexBuilder:
@@ -64,7 +67,7 @@ class IndexBuilder:
             missed
             for history in order.jobs
             if history.versions[-1].job_id in with_missed
-            for missed in _missed(history, order.cursor, order.now, past)
+            for missed in _missed(history, order.cursor, order.now, order.edges, past)
         )
 
 
@@ -82,14 +85,16 @@ def _past(schedule: Schedule, start: Instant, end: Instant, in_time: Duration, m
 
 
 def _missed(
-    history: JobHistory, start: Instant, end: Instant, past: Callable[..., Any] = _past
+    history: JobHistory, start: Instant, end: Instant, edges: Sequence[Instant], past: Callable[..., Any] = _past
 ) -> list[MissedOccurrences]:
     found = []
-    for job, since, until in spans(history, start, end):
+    for job, first, last in spans(history, start, end):
         misfire = job.misfire
-        total, newest = past(job.schedule, since, until, misfire.grace + job.jitter, misfire.max_catch_up)
-        if total:
-            found.append(MissedOccurrences(job.job_id, job.version, since, until, total, tuple(newest)))
+        cuts = [first, *(at for at in edges if first < at < last), last]
+        for since, until in pairwise(cuts):
+            total, newest = past(job.schedule, since, until, misfire.grace + job.jitter, misfire.max_catch_up)
+            if total:
+                found.append(MissedOccurrences(job.job_id, job.version, since, until, total, tuple(newest)))
     return found
 
 
@@ -115,7 +120,8 @@ def _create_missed(state: SchedulerState, step: Step, built: IndexBuilt) -> None
             by_job[missed.job_id].append(missed)
     for job_id in state.jobs.changed:
         if job_id in state.jobs:
-            by_job[job_id] += _missed(state.jobs[job_id], state.planned.cursor, built.snapshot.start)
+            start, end = state.planned.cursor, built.snapshot.start
+            by_job[job_id] += _missed(state.jobs[job_id], start, end, state.controls.edges_between(start, end))
     for job_id, parts in by_job.items():
         history = state.jobs.get(job_id)
         if history is not None and parts:
@@ -134,6 +140,8 @@ def _judge_missed(
     pairs = [(version[p.version], at) for p in parts if p.version in version for at in p.newest]
     job = history.current
     rows = ripe_rows(state, step, job.job_id)
+    if (past := judge_past(state, step.now, job, rows, pairs, _unlisted(parts))) is not None:
+        return count_past(state, step, job, past).kept, past.ranges
     due = [run.due_at for run in rows] + [at + jitter_of(j.job_id, at, j.jitter) for j, at in pairs]
     total = len(rows) + sum(p.count for p in parts)
     judgement = judge_lateness(job.misfire, due, total, step.now)
@@ -148,6 +156,12 @@ def _judge_missed(
     count_missed(state, job.misfire, unmade)
     missed = [at for number, (_, at) in enumerate(pairs, start=len(rows)) if number not in kept_numbers]
     return kept, [MissedRange(job.job_id, parts[0].start, _missed_until(parts, missed), unmade, judgement.reason)]
+
+
+def _unlisted(parts: Sequence[MissedOccurrences]) -> list[Unlisted]:
+    """The occurrences before the listed ones of each part; a part with any of them lists some."""
+    more = ((part, part.count - len(part.newest)) for part in parts)
+    return [Unlisted(part.start, part.newest[0], number) for part, number in more if number]
 
 
 def _missed_until(parts: Sequence[MissedOccurrences], missed: Sequence[Instant]) -> Instant:

@@ -16,6 +16,7 @@ from scheduler_service.core.leader.commands import (
     TrimInbox,
 )
 from scheduler_service.core.leader.dispatching import is_to_be_judged
+from scheduler_service.core.leader.freezing import waits_in_database
 from scheduler_service.core.leader.in_flight import redispatch, take_claims
 from scheduler_service.core.leader.job_states import hold_back, is_paused
 from scheduler_service.core.leader.reports import cancel
@@ -151,15 +152,14 @@ def _reconcile_waiting(state: SchedulerState, step: Step, row: ActiveRun, *, aga
 
 
 def _waits_in_database(state: SchedulerState, row: ActiveRun, now: Instant) -> bool:
-    """Whether a poll finds the run in time: it is due far ahead, or a one-off run whose queue is paused."""
+    """Whether a poll finds the run in time: it is due far ahead, or a one-off run that is paused or frozen."""
     # A retry is live however far away, for its job's overlap rule. Planned runs are loaded only here.
     is_tracked = row.kind is RunKind.OCCURRENCE or (row.state is RunState.RETRYING and row.job_id is not None)
     if is_tracked or row.cancel_requested:
         return False
     if row.due_at > now + state.settings.lookahead_window:
         return True
-    is_over = row.start_by is not None and row.start_by <= now
-    return row.job_id is None and not is_over and state.controls.pause_of(row.queue, now) is not None
+    return waits_in_database(state, row, now)
 
 
 def _reconcile_in_flight(state: SchedulerState, step: Step, row: ActiveRun) -> None:

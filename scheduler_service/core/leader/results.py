@@ -11,6 +11,7 @@ from scheduler_service.core.leader.messages import InboxMessage, Report
 from scheduler_service.core.leader.past_starts import StartsPruned
 from scheduler_service.core.leader.poll_state import (
     CancelsRead,
+    ControlsConfirmed,
     ControlsRead,
     DueRead,
     ExpiredRead,
@@ -228,6 +229,7 @@ Feedback = (
     | OverdueRead
     | ExpiredRead
     | CancelsRead
+    | ControlsConfirmed
     | ControlsRead
     | Published
     | PublishUncertain

@@ -15,6 +15,7 @@ from scheduler_service.core.leader.parts.dispatches import Dispatches
 from scheduler_service.core.leader.parts.due import DueRuns
 from scheduler_service.core.leader.parts.edits import EditQueue
 from scheduler_service.core.leader.parts.epoch import Epoch
+from scheduler_service.core.leader.parts.frozen import FrozenRuns
 from scheduler_service.core.leader.parts.held import HeldRuns
 from scheduler_service.core.leader.parts.inbox import InboxPosition
 from scheduler_service.core.leader.parts.jobs import Jobs
@@ -101,6 +102,7 @@ class SchedulerState:
     controls: KnownControls = field(default_factory=KnownControls)
     paused: PausedOccurrences = field(default_factory=PausedOccurrences)
     rates: Rates = field(default_factory=Rates)
+    frozen: FrozenRuns = field(default_factory=FrozenRuns)
 
     # Runs in flight.
     publishing: Publishing = field(default_factory=Publishing)

@@ -1,6 +1,6 @@
 """A takeover: a new leader's state from what was committed, by pauses and limits as they were after it got the lease.
 
-Owns the order: controls, cursor, jobs, runs, then starts of rates. Promises that no run is chosen
+Owns the order: cursor, controls, jobs, runs, then starts of rates. Promises that no run is chosen
 and no report applied before all of it is known. Never reads: the loop does, before it asks.
 """
 

@@ -23,7 +23,7 @@ from scheduler_service.core.model import ActiveRun, Cursor, JobHistory, Lease
 from scheduler_service.core.notifications.notices import Topic
 from scheduler_service.ports.stores import Dispatched, LeaderStore
 from scheduler_service.sql import job_rows
-from scheduler_service.sql.controls import heed_edits, read_controls
+from scheduler_service.sql.controls import control_version, heed_edits, read_controls
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.dialect import Dialect
 from scheduler_service.sql.fence import fenced
@@ -98,9 +98,16 @@ class SqlLeaderStore(LeaderStore):
             created = self._create(lease, batch, row_by_row=True)
         return tuple(run.run_id for run in batch.runs if run.run_id not in created)
 
-    def controls(self, known: int) -> Controls | None:
+    def controls(self, known: int, since: Instant = 0) -> Controls | None:
         with self._database.read() as connection:
-            return read_controls(connection, known)
+            return read_controls(connection, known, since)
+
+    def unchanged_at(self, known: int) -> Instant | None:
+        """As a write, since on SQLite only writes wait for an edit that is under way."""
+        with self._database.write() as connection:
+            heed_edits(connection)
+            at = self._database.read_clock(connection)
+            return at if control_version(connection) == known else None
 
     def dispatch_runs(self, lease: Lease, dispatches: Sequence[Dispatch], now: Instant, control: int = 0) -> Dispatched:
         with self._fenced(lease, by_controls=True) as connection:
