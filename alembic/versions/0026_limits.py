@@ -1,7 +1,8 @@
 """Limits, which runs and which jobs name them, and the lane in which a run waits.
 
-Only waiting runs that were asked for and have a lane are in the index of lanes. On PostgreSQL it is made beside running
-leaders (CONCURRENTLY); one that was left half made is made anew.
+Waiting runs that no schedule created are in the index of lanes, those of the lane '' too: a flood of others would hide
+them from a read by time. On PostgreSQL it is made beside running leaders (CONCURRENTLY); one that was left half made is
+made anew.
 """
 
 import sqlalchemy as sa
@@ -19,7 +20,7 @@ PAYLOAD = sa.Text().with_variant(postgresql.JSON(), "postgresql")
 ROW_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 INDEX = "ix_runs_lane"
 COLUMNS = ["queue", "lane", "standing", "priority", "due_at", "id"]
-WHERE = sa.text("lane != '' AND standing IN ('retrying', 'scheduled')")
+WHERE = sa.text("standing IN ('retrying', 'scheduled')")
 
 
 def upgrade() -> None:

@@ -6,6 +6,7 @@ database is away, both retry as long as the lease is trusted; a row that the dat
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import assert_never
@@ -25,6 +26,7 @@ from scheduler_service.core.leader.commands import (
     Redispatch,
     StoreCommand,
 )
+from scheduler_service.core.leader.lane_reads import ReadHeads, ReadLanes
 from scheduler_service.core.leader.past_starts import PruneStarts, StartsPruned
 from scheduler_service.core.leader.poll_state import (
     ControlsConfirmed,
@@ -60,7 +62,7 @@ _GIVES_WAY = 0.25
 _FEW = 100
 
 # Reads that are repeated by time, or whose asker has gone by then: they must not block the writes behind them.
-_GIVEN_UP = (ReadDue, ReadOverdue, ReadExpired, ReadCancels, ReadControls, ReadRebalance)
+_GIVEN_UP = (ReadDue, ReadLanes, ReadHeads, ReadOverdue, ReadExpired, ReadCancels, ReadControls, ReadRebalance)
 
 DispatchCommand = DispatchRuns | Redispatch
 Answers = list[Feedback]
@@ -231,7 +233,12 @@ class StoreWriter:
                 return RunsRead(run_ids, tuple(store.read_runs(run_ids)))
             case ReadDue(until=until, limit=limit, paused=paused):
                 due = tuple(store.due_runs(until, limit, paused))
-                return DueRead(due, full=len(due) >= limit)
+                found = Counter(run.queue for run in due)
+                return DueRead(due, frozenset(queue for queue, number in found.items() if number >= limit))
+            case ReadLanes(queue=queue, first=first, limit=limit):
+                return store.waiting_lanes(queue, first, limit)
+            case ReadHeads(until=until, pages=pages, limit=limit):
+                return store.lane_heads(until, pages, limit)
             case ReadOverdue(until=until, limit=limit, after=after):
                 overdue = store.overdue_runs(until, limit, after)
                 return overdue if overdue.runs else None

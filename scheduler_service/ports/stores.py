@@ -15,6 +15,7 @@ from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.contract.pruning import Past
 from scheduler_service.core.controls import Controls
 from scheduler_service.core.leader.commands import Apply, Command, CreateRuns, Dispatch, RecordStatistics
+from scheduler_service.core.leader.lane_reads import HeadsRead, LanePage, LanesRead
 from scheduler_service.core.leader.past_starts import PastStarts
 from scheduler_service.core.leader.poll_state import CancelsRead, ExpiredRead, OverdueRead, Place
 from scheduler_service.core.leader.state import SchedulerState
@@ -135,6 +136,12 @@ class LeaderStore(PlacementStore, Protocol):
 
         The most urgent come first; those of `paused` queues are left out.
         """
+
+    def waiting_lanes(self, queue: str, first: str, limit: int) -> LanesRead:
+        """The queue's lanes from `first` on in which runs wait that no schedule created, at most `limit`, in order."""
+
+    def lane_heads(self, until: Instant, pages: Sequence[LanePage], limit: int) -> HeadsRead:
+        """The runs that `due_runs` would find in these lanes, at most `limit` of each behind its place."""
 
     def overdue_runs(self, until: Instant, limit: int, after: Place | None) -> OverdueRead:
         """Runs that a schedule created, scheduled or retrying with due_at < until, at most `limit` behind `after`."""

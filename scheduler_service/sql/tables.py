@@ -244,10 +244,10 @@ IS_MANUAL: Final = runs.c.kind == literal_column(f"'{RunKind.MANUAL}'")
 IS_ACTIVE: Final = among(runs.c.state, ACTIVE)
 IS_TROUBLE: Final = among(runs.c.standing, frozenset({RunState.FAILED, RunState.MISSED}))
 IS_FINAL: Final = among(runs.c.state, FINAL)
-# Tests the index state and not the state, as all indexes of runs do: a dispatch writes nothing into it.
-# Few runs have a lane, and only one that waits and was asked for is found by it.
+# Runs that wait and that no schedule created; only those are found by their lane.
+IS_REQUESTED: Final = among(runs.c.standing, WAITING)
 _LANE_ORDER: Final = ("queue", "lane", "standing", "priority", "due_at", "id")
-HAS_LANE: Final = and_(runs.c.lane != literal_column("''"), among(runs.c.standing, WAITING))
+# Tests the index state and not the state, as all indexes of runs do: a dispatch writes nothing into it.
 HAS_DEADLINE: Final = and_(runs.c.start_by.is_not(None), has_index_state(RunState.SCHEDULED))
 ENDED_OTHERWISE: Final = among(runs.c.standing, FINAL - {RunState.COMPLETED})
 IS_UNPLANNED: Final = jobs.c.planned_version != jobs.c.version
@@ -280,7 +280,7 @@ partial_index(
     runs.c.id,
     where=and_(IS_TRACKED, runs.c.cancel_requested_at.is_not(None)),
 )
-partial_index("ix_runs_lane", *(runs.c[name] for name in _LANE_ORDER), where=HAS_LANE)
+partial_index("ix_runs_lane", *(runs.c[name] for name in _LANE_ORDER), where=IS_REQUESTED)
 partial_index("ix_runs_start_by", runs.c.start_by, runs.c.id, where=HAS_DEADLINE)
 partial_index("ix_runs_troubles", runs.c.finished_at, runs.c.id, where=IS_TROUBLE)
 partial_index("ix_runs_ended_otherwise", runs.c.standing, runs.c.scheduled_at, runs.c.id, where=ENDED_OTHERWISE)

@@ -27,10 +27,11 @@ USES = (LimitUse("tenant", "acme"), LimitUse("api"))
         ((), None, "nightly", "job:nightly"),
         ((), "acme", "nightly", "key:acme"),
         ((LimitUse("api"),), None, "nightly", "job:nightly"),
+        ((LimitUse("b"), LimitUse("api")), None, None, 'limits:[["api",null],["b",null]]'),
         ((LimitUse("b", "1"), LimitUse("api"), LimitUse("a", "ü")), "acme", None, 'limits:[["a","ü"],["b","1"]]'),
     ],
 )
-def test_a_lane_is_that_of_the_keys_then_of_the_fair_key_then_of_the_job(
+def test_a_lane_is_that_of_the_keys_then_of_the_fair_key_then_of_the_job_then_of_all_limits(
     limits: tuple[LimitUse, ...], fair_key: str | None, job_id: str | None, lane: str
 ) -> None:
     assert lane_of(limits, fair_key, job_id) == lane

@@ -9,6 +9,7 @@ from sqlalchemy import event, text
 from itinerary.protocol.instants import DAY, HOUR, MINUTE
 from scheduler_service.core.contract.pruning import Past
 from scheduler_service.core.leader.commands import Apply, CreateRuns, Retract, Transition
+from scheduler_service.core.leader.lane_reads import LanePage
 from scheduler_service.core.model import Lease, MissedRange
 from scheduler_service.core.run_state import ACTIVE, Event, RunState
 from scheduler_service.ports.history import Total
@@ -195,6 +196,29 @@ def test_a_queue_is_asked_only_for_what_stands_in_it(own_stores: StoreBed) -> No
     assert 30 <= due.count("ix_runs_standing") <= 40, due
     overdue = plan_of(own_stores, lambda: own_stores.leader.overdue_runs(lease.now, 100, None))
     assert overdue.count("ix_runs_standing") < 10, "no run of theirs was planned"
+
+
+def test_a_flood_of_one_lane_is_read_past_by_the_index_of_lanes(own_stores: StoreBed) -> None:
+    # All that the statistics know is one lane: by time, a read of any other lane would walk the whole flood.
+    lease = own_stores.lead()
+    fill(own_stores, finished=0, future=30_000, analyze=False)
+    past = {"postgresql": "now() - interval '1 hour'", "sqlite": "1795000000000000"}[own_stores.kind]
+    _execute(own_stores, f"UPDATE runs SET lane = 'key:flood', queue = 'default', priority = 5, due_at = {past}")
+    _execute(own_stores, "ANALYZE")
+    (plain, other) = own_stores.make(lease, one_off(lease.now), one_off(lease.now, lane="key:other"))
+    pages = [LanePage("default", lane) for lane in ("", "key:flood", "key:nobody", "key:other")]
+    asked: dict[str, Callable[[], object]] = {
+        "lanes": lambda: own_stores.leader.waiting_lanes("default", "", 500),
+        "heads": lambda: own_stores.leader.lane_heads(lease.now + 1, pages, 64),
+        "following": lambda: own_stores.leader.lane_heads(lease.now + 1, [pages[1]._replace(after=(5, 9, 9))], 64),
+    }
+    for name, call in asked.items():
+        plan = plan_of(own_stores, call)
+        assert "ix_runs_lane" in plan, f"{name}:\n{plan}"
+        assert "ix_runs_standing" not in plan, f"{name}:\n{plan}"
+        assert_never_scans(plan, "runs")
+    read = own_stores.leader.lane_heads(lease.now + 1, pages, 64)
+    assert {run.run_id for run in read.runs if run.lane != "key:flood"} == {plain.run_id, other.run_id}
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from itinerary.protocol.instants import Instant
+from scheduler_service.core.leader.lane_reads import HeadsRead, LanePage, LanesRead
 from scheduler_service.core.leader.poll_state import CancelsRead, ExpiredRead, OverdueRead, Place
 from scheduler_service.core.model import ActiveRun, RunKind
 from scheduler_service.core.run_state import ACTIVE, WAITING, RunState
@@ -20,6 +21,24 @@ class FakePolls:
             due = [row for row in self._in_turn(until) if row.kind is not RunKind.OCCURRENCE]
             queues = sorted({row.queue for row in due}.difference(paused))
             return [row.active() for queue in queues for row in [r for r in due if r.queue == queue][:limit]]
+
+    def waiting_lanes(self, queue: str, first: str, limit: int) -> LanesRead:
+        with self._tables.lock:
+            asked_for = [r for r in self._tables.runs.values() if r.queue == queue and r.kind is not RunKind.OCCURRENCE]
+            found = sorted({row.lane for row in asked_for if row.state in WAITING and row.lane >= first})
+            return LanesRead(queue, tuple(found[:limit]), found[limit] if len(found) > limit else None)
+
+    def lane_heads(self, until: Instant, pages: Sequence[LanePage], limit: int) -> HeadsRead:
+        with self._tables.lock:
+            due = [row for row in self._in_turn(until) if row.kind is not RunKind.OCCURRENCE]
+            runs: list[ActiveRun] = []
+            more: list[LanePage] = []
+            for page in pages:
+                of_lane = [row for row in due if (row.queue, row.lane) == (page.queue, page.lane)]
+                found, after = _next(of_lane, limit, page.after, lambda row: _turn(row)[1:])
+                runs += found
+                more += [page._replace(after=after)] if after is not None else []
+            return HeadsRead(tuple(pages), tuple(runs), tuple(more))
 
     def overdue_runs(self, until: Instant, limit: int, after: Place | None) -> OverdueRead:
         with self._tables.lock:

@@ -113,6 +113,7 @@ class Simulation:
             publish_window=self.random.choice((2, 5, 10_000, None)),
             pre_schedule_interval=self.random.choice((1, 4)) * SECOND,
             write_batch=self.random.choice((1, 3, 2_000)),
+            due_page=2 if seed % 2 else 1_000,
         )
         self.store = FakeStore(self.database_now)
         self.inbox, self.claims, self.dispatcher = FakeInbox(), SimClaims(self), SimDispatcher(self)

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from itinerary.protocol.instants import Instant
 from itinerary.protocol.limits import LimitUse
 from scheduler_service.core.balancing.placements import BalancerCommand, PlacementStoreCommand
+from scheduler_service.core.leader.lane_reads import LaneCommand
 from scheduler_service.core.leader.past_starts import PruneStarts
 from scheduler_service.core.leader.poll_state import ReadCancels, ReadControls, ReadDue, ReadExpired, ReadOverdue
 from scheduler_service.core.model import DispatchedRun, JobHistory, MissedRange, NewRun
@@ -285,7 +286,7 @@ class RecordStatistics:
 
 StoreCommand = (
     CreateRuns | DispatchRuns | Redispatch | Apply | ReadRuns | ReadDue | ReadOverdue | ReadExpired | ReadCancels
-    | ReadControls | ReadJobs | RecordStatistics | PruneStarts | PlacementStoreCommand
+    | ReadControls | ReadJobs | RecordStatistics | PruneStarts | PlacementStoreCommand | LaneCommand
 )  # fmt: skip
 BrokerCommand = (
     Publish | TakeClaims | RecallClaims | StopTasks | ForgetResults | RaiseWatermarks | ForgetAttempts | QueryEpoch

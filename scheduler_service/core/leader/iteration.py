@@ -27,6 +27,7 @@ from scheduler_service.core.leader.in_flight import (
     take_redispatched,
 )
 from scheduler_service.core.leader.job_states import follow_edit
+from scheduler_service.core.leader.lane_reads import HeadsRead, LanesRead
 from scheduler_service.core.leader.messages import (
     CancelRun,
     ControlChanged,
@@ -181,6 +182,8 @@ def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
             polling.due_read(state, step, message)
         case OverdueRead() | ExpiredRead():
             polling.waiting_read(state, step, message)
+        case LanesRead() | HeadsRead():
+            polling.lanes_read(state, step, message)
         case CancelsRead():
             polling.cancels_read(state, step, message)
         case ControlsRead() | ControlsConfirmed():
@@ -229,9 +232,7 @@ def _take_message(state: SchedulerState, step: Step, message: InboxMessage) -> N
         case CancelRun():
             step.read(state, message.run_id)
         case RunEnqueued():
-            for run_id in message.run_ids:
-                if state.runs.get(run_id) is None:
-                    step.read(state, run_id)
+            polling.enqueued(state, step, message.run_ids)
         case Query():
             _answer(state, step, message)
         case RebalanceAsked():

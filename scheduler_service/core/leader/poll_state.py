@@ -48,10 +48,10 @@ class ReadDue:
 
 @dataclass(frozen=True, slots=True)
 class DueRead:
-    """Waiting runs of the database that fall due soon; `full`: there may be more."""
+    """Waiting runs of the database that fall due soon; `full`: the queues that may have more."""
 
     runs: tuple[ActiveRun, ...]
-    full: bool
+    full: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,14 @@ The cost of a poll is proportional to what it finds; the next poll brings what d
 poll at once. The more rows a poll returned, the later the next wakeup may poll: a flood of wakeups causes few polls.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.leader.freezing import frozen_queues
 from scheduler_service.core.leader.frozen import needed_since
+from scheduler_service.core.leader.lane_polling import poll_lanes, stays_in_database, take_lanes
+from scheduler_service.core.leader.lane_reads import LaneFeedback
 from scheduler_service.core.leader.poll_state import (
     CancelsRead,
     DueRead,
@@ -26,10 +29,11 @@ from scheduler_service.core.leader.step import Step
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.run_state import FINAL, RunState
 
-_DUE_LIMIT: Final = 10_000
 _OVERDUE_LIMIT: Final = 1_000
 _CANCEL_LIMIT: Final = 1_000
 _EXPIRED_LIMIT: Final = 1_000
+_FEW: Final = 100
+_MANY: Final = 1_000
 
 
 def poll(state: SchedulerState, step: Step) -> None:
@@ -50,11 +54,26 @@ def poll(state: SchedulerState, step: Step) -> None:
         step.others.append(ReadOverdue(step.now - interval, _OVERDUE_LIMIT, after))
     if step.now >= polls.expired.next_at:
         step.others.append(ReadExpired(step.now, _EXPIRED_LIMIT, polls.expired.begin(step.now, interval)))
-    if by_time or (polls.wanted and step.now >= polls.wanted_at):
+    asks = by_time or (polls.wanted and step.now >= polls.wanted_at)
+    if not asks and not state.full_queues:
+        return
+    held = frozen_queues(state, step.now)
+    if asks:
         polls.begin_due(step.now)
-        until, held = step.now + state.settings.pre_schedule_interval, frozen_queues(state, step.now)
         if held is not None:  # everything is frozen: nothing is to be found
-            step.others.append(ReadDue(until, _DUE_LIMIT, held))
+            until = step.now + state.settings.pre_schedule_interval
+            step.others.append(ReadDue(until, state.settings.due_page, held))
+    poll_lanes(state, step, held)
+
+
+def enqueued(state: SchedulerState, step: Step, run_ids: Sequence[str]) -> None:
+    """Read these new runs: few by their names, many as a poll finds them, so that memory holds no flood."""
+    if len(run_ids) > _FEW or len(state.reads.in_progress) > _MANY:
+        state.polls.want()
+        return
+    for run_id in run_ids:
+        if state.runs.get(run_id) is None:
+            step.read(state, run_id)
 
 
 def woken(state: SchedulerState) -> None:
@@ -63,15 +82,28 @@ def woken(state: SchedulerState) -> None:
 
 
 def next_poll(state: SchedulerState) -> Instant | None:
-    """The time of the requested poll, or None if none is requested."""
-    return state.polls.wanted_at if state.polls.wanted else None
+    """The time of the next poll that the clock alone does not bring; None if there is none."""
+    times = (state.polls.wanted_at if state.polls.wanted else None, state.full_queues.next_at())
+    return min(filter(None, times), default=None)
 
 
 def due_read(state: SchedulerState, step: Step, read: DueRead) -> None:
-    """Take over runs that memory does not hold yet."""
+    """Take over runs that memory does not hold yet; of full queues those of which it has few."""
+    for queue in state.full_queues:
+        if queue not in read.full and state.full_queues.forget(queue):
+            state.polls.want()  # a run may have been left in the database since this poll began
+    for queue in sorted(read.full):
+        state.full_queues.note_full(queue)
     for run in read.runs:
+        if state.runs.get(run.run_id) is not None or not stays_in_database(state, run):
+            _take_over(state, step, run)
+    state.polls.due_read(len(read.runs), step.now)
+
+
+def lanes_read(state: SchedulerState, step: Step, read: LaneFeedback) -> None:
+    """Take over the runs of a page of lanes."""
+    for run in take_lanes(state, step, read):
         _take_over(state, step, run)
-    state.polls.due_read(len(read.runs), full=read.full, now=step.now)
 
 
 def waiting_read(state: SchedulerState, step: Step, read: OverdueRead | ExpiredRead) -> None:

@@ -19,6 +19,7 @@ from scheduler_service.core.leader.dispatching import is_to_be_judged
 from scheduler_service.core.leader.freezing import waits_in_database
 from scheduler_service.core.leader.in_flight import redispatch, take_claims
 from scheduler_service.core.leader.job_states import hold_back, is_paused
+from scheduler_service.core.leader.lane_polling import stays_in_database
 from scheduler_service.core.leader.reports import cancel
 from scheduler_service.core.leader.results import Applied, RunsRead, WatermarksRaised
 from scheduler_service.core.leader.state import SchedulerState
@@ -86,7 +87,8 @@ def runs_read(state: SchedulerState, step: Step, read: RunsRead) -> None:
         if memory_is_newer:
             step.read(state, run_id)
         elif run_id in rows:
-            reconcile(state, step, rows[run_id])
+            if state.runs.get(run_id) is not None or not stays_in_database(state, rows[run_id]):
+                reconcile(state, step, rows[run_id])
         else:
             state.runs.drop(run_id)
             state.watermarks.dropped(run_id)

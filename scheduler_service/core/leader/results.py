@@ -7,6 +7,7 @@ from itinerary.protocol.instants import Instant
 from scheduler_service.core.balancing.placements import PlacementFeedback
 from scheduler_service.core.index.snapshot import IndexSnapshot
 from scheduler_service.core.leader.commands import Apply
+from scheduler_service.core.leader.lane_reads import LaneFeedback
 from scheduler_service.core.leader.messages import InboxMessage, Report
 from scheduler_service.core.leader.past_starts import StartsPruned
 from scheduler_service.core.leader.poll_state import (
@@ -229,6 +230,7 @@ Feedback = (
     | OverdueRead
     | ExpiredRead
     | CancelsRead
+    | LaneFeedback
     | ControlsConfirmed
     | ControlsRead
     | Published

@@ -16,6 +16,7 @@ from scheduler_service.core.leader.parts.due import DueRuns
 from scheduler_service.core.leader.parts.edits import EditQueue
 from scheduler_service.core.leader.parts.epoch import Epoch
 from scheduler_service.core.leader.parts.frozen import FrozenRuns
+from scheduler_service.core.leader.parts.full_queues import FullQueues
 from scheduler_service.core.leader.parts.held import HeldRuns
 from scheduler_service.core.leader.parts.inbox import InboxPosition
 from scheduler_service.core.leader.parts.jobs import Jobs
@@ -42,7 +43,10 @@ from scheduler_service.core.leader.parts.workers import WORKER_ALIVE_FOR, Worker
 
 @dataclass(frozen=True, slots=True)
 class CoreSettings:
-    """The times and bounds of the rules (durations in microseconds). `publish_window`: None is auto."""
+    """The times and bounds of the rules (durations in microseconds). `publish_window`: None is auto.
+
+    `due_page`: how many due runs of a queue a poll reads; what memory holds of queues and lanes goes with it.
+    """
 
     pre_schedule_interval: Duration = 10 * SECOND
     index_rebuild_interval: Duration = 60 * SECOND
@@ -57,6 +61,7 @@ class CoreSettings:
     dispatch_batch: int = 500
     write_batch: int = 2_000
     due_poll_interval: Duration = 5 * SECOND
+    due_page: int = 1_000
     statistics_interval: Duration = 10 * SECOND
 
     @property
@@ -91,6 +96,7 @@ class SchedulerState:
     runs: RunTable = field(default_factory=RunTable)
     reads: RowReads = field(default_factory=RowReads)
     polls: Polls = field(default_factory=Polls)
+    full_queues: FullQueues = field(default_factory=FullQueues)
 
     # Waiting runs.
     due: DueRuns = field(default_factory=DueRuns)

@@ -48,7 +48,7 @@ PRIORITIES: Final = range(10)
 _IndexStates: TypeAlias = tuple[str, ...]
 _ASKED_FOR: Final = tuple(sorted(WAITING))
 _ANY: Final = (TRACKED, *_ASKED_FOR)
-_FROM_THE_FIRST: Final = {f"due_{n}": FIRST_INSTANT for n in PRIORITIES} | {f"id_{n}": 0 for n in PRIORITIES}
+FROM_THE_FIRST: Final = {f"due_{n}": FIRST_INSTANT for n in PRIORITIES} | {f"id_{n}": 0 for n in PRIORITIES}
 _IDS: Final = Batch(run_id=Text)
 
 
@@ -65,20 +65,23 @@ def due_runs(connection: Connection, until: Instant, limit: int, paused: Collect
     for queue, index_states in _queues(connection, _ASKED_FOR):
         if queue in paused:
             continue
-        asked = {"queue": queue, "until": until, "limit": limit, **_FROM_THE_FIRST}
+        asked = {"queue": queue, "until": until, "limit": limit, **FROM_THE_FIRST}
         found += _numbered(connection.execute(_due_of_queue(index_states), asked))
     return found
 
 
 def overdue(
-    connection: Connection, until: Instant, limit: int, after: Place | None
+    connection: Connection, until: Instant, limit: int, after: Place | None, *, planned: bool = False
 ) -> tuple[list[ActiveRun], Place | None]:
-    """The next `limit` planned runs due before `until`, by queue, priority and time; and the place to continue."""
+    """The next `limit` waiting runs due before `until`, by queue, priority and time; and the place to continue.
+
+    `planned`: only runs that a schedule created.
+    """
     found: list[Row[Any]] = []
-    for queue, index_states in _queues(connection, (TRACKED,)):
+    for queue, index_states in _queues(connection, (TRACKED,) if planned else _ANY):
         if after is not None and queue < after[0]:
             continue
-        behind = _behind(after, until) if after is not None and queue == after[0] else _FROM_THE_FIRST
+        behind = from_place(after[1:], until) if after is not None and queue == after[0] else FROM_THE_FIRST
         asked = {"queue": queue, "until": until, "limit": limit - len(found), **behind}
         found += connection.execute(_due_of_queue(index_states), asked)
         if len(found) == limit:
@@ -97,7 +100,7 @@ def queues_after(connection: Connection, after: str, limit: int) -> list[str]:
 
 def count_due(connection: Connection, queue: str, until: Instant, limit: int) -> int:
     """Count the queue's waiting runs due before `until`, at most `limit`."""
-    asked = {"queue": queue, "until": until, "limit": limit, **_FROM_THE_FIRST}
+    asked = {"queue": queue, "until": until, "limit": limit, **FROM_THE_FIRST}
     counted: int = connection.execute(_count_due(), asked).scalar_one()
     return counted
 
@@ -180,10 +183,10 @@ def _queues_of(index_state: str) -> Select[Any]:
     return select(queues.c.queue).where(queues.c.queue.is_not(None))
 
 
-def _behind(place: Place, until: Instant) -> dict[str, int]:
-    """For each priority, the place from which the queue's remaining runs are read."""
-    _, priority, due_at, row_id = place
-    firsts = dict(_FROM_THE_FIRST)
+def from_place(place: Place, until: Instant) -> dict[str, int]:
+    """For each priority, the place from which the remaining runs are read."""
+    priority, due_at, row_id = place
+    firsts = dict(FROM_THE_FIRST)
     for passed in range(priority):
         firsts[f"due_{passed}"] = until
     return firsts | {f"due_{priority}": due_at, f"id_{priority}": row_id}
@@ -191,13 +194,17 @@ def _behind(place: Place, until: Instant) -> dict[str, int]:
 
 @cache
 def _due_of_queue(index_states: _IndexStates) -> Select[Any]:
+    return by_priority(index_states, WAITS)
+
+
+def by_priority(index_states: _IndexStates, *conditions: ColumnElement[bool]) -> Select[Any]:
     """Select each index state and priority separately: a condition on time narrows the index only if both are fixed."""
     limit = bindparam("limit", type_=BigInteger)
     due = [
         select(*ACTIVE_COLUMNS, runs.c.id)
         .where(
             has_index_state(index_state),
-            WAITS,
+            *conditions,
             runs.c.queue == bindparam("queue", type_=Text),
             runs.c.priority == priority,
             runs.c.due_at < bindparam("until", type_=InstantColumn),

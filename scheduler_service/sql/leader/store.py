@@ -17,6 +17,7 @@ from itinerary.protocol.instants import DAY, Duration, Instant
 from scheduler_service.core.balancing.placements import MovedBefore, PlaceJobs
 from scheduler_service.core.controls import Controls
 from scheduler_service.core.leader.commands import Apply, CreateRuns, Dispatch, RecordStatistics
+from scheduler_service.core.leader.lane_reads import HeadsRead, LanePage, LanesRead
 from scheduler_service.core.leader.past_starts import PastStarts
 from scheduler_service.core.leader.poll_state import CancelsRead, ExpiredRead, OverdueRead, Place
 from scheduler_service.core.model import ActiveRun, Cursor, JobHistory, Lease
@@ -27,7 +28,7 @@ from scheduler_service.sql.controls import control_version, heed_edits, read_con
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.dialect import Dialect
 from scheduler_service.sql.fence import fenced
-from scheduler_service.sql.leader import dispatch, placing, planning, reads, reports, starts
+from scheduler_service.sql.leader import dispatch, lane_reads, placing, planning, reads, reports, starts
 from scheduler_service.sql.leader.quarantine import Applying, Creating
 from scheduler_service.sql.notices import FactNotices
 from scheduler_service.sql.record_tables import scheduler_statistics
@@ -143,9 +144,17 @@ class SqlLeaderStore(LeaderStore):
         with self._database.read() as connection:
             return reads.due_runs(connection, until, limit, paused)
 
+    def waiting_lanes(self, queue: str, first: str, limit: int) -> LanesRead:
+        with self._database.read() as connection:
+            return lane_reads.lanes(connection, queue, first, limit)
+
+    def lane_heads(self, until: Instant, pages: Sequence[LanePage], limit: int) -> HeadsRead:
+        with self._database.read() as connection:
+            return lane_reads.heads(connection, until, pages, limit)
+
     def overdue_runs(self, until: Instant, limit: int, after: Place | None) -> OverdueRead:
         with self._database.read() as connection:
-            found, place = reads.overdue(connection, until, limit, after)
+            found, place = reads.overdue(connection, until, limit, after, planned=True)
         return OverdueRead(tuple(found), place)
 
     def expired_runs(self, until: Instant, limit: int, after: Place | None) -> ExpiredRead:

@@ -27,7 +27,7 @@ class Looking:
     def __init__(self) -> None:
         self.state, _ = take_over(CoreSettings(), 1, Cursor(T0, "0-0"), (), (), T0)
         assert self.polls(T0)
-        assert not self.polls(T0, DueRead((), full=False))
+        assert not self.polls(T0, DueRead(()))
 
     def polls(self, now: Instant, *messages: Feedback) -> bool:
         commands: list[Command]
@@ -52,7 +52,7 @@ def test_a_second_wakeup_waits_until_the_look_in_hand_has_come_back_and_a_moment
     leader = Looking()
     assert leader.polls(T0 + SECOND, Woken())
     assert not leader.polls(T0 + SECOND + MILLISECOND, Woken())
-    assert not leader.polls(T0 + SECOND + 2 * MILLISECOND, DueRead((), full=False))
+    assert not leader.polls(T0 + SECOND + 2 * MILLISECOND, DueRead(()))
     due = leader.wake(T0 + SECOND + 3 * MILLISECOND)
     assert due == T0 + SECOND + 22 * MILLISECOND
     assert leader.polls(due), "the wakeup is not forgotten"
@@ -61,7 +61,7 @@ def test_a_second_wakeup_waits_until_the_look_in_hand_has_come_back_and_a_moment
 def test_the_pause_grows_with_what_a_look_finds() -> None:
     leader = Looking()
     assert leader.polls(T0 + SECOND, Woken())
-    assert not leader.polls(T0 + SECOND, DueRead(tuple(far(n) for n in range(5000)), full=False), Woken())
+    assert not leader.polls(T0 + SECOND, DueRead(tuple(far(n) for n in range(5000))), Woken())
     assert not leader.polls(T0 + SECOND + 500 * MILLISECOND)
     assert leader.polls(T0 + SECOND + 520 * MILLISECOND)
 

@@ -189,19 +189,21 @@ def limits_of(text: str) -> tuple[LimitUse, ...]:
 
 
 def lane_of(limits: Sequence[LimitUse], fair_key: str | None = None, job_id: str | None = None) -> str:
-    """The lane of a run: that of its limits with keys, else of its fair key, else of its job, else ''."""
+    """The lane of a run: of its limits with keys, else of its fair key, else of its job, else of all its limits."""
     keyed = sorted(limit for limit in limits if limit.key is not None)
     if keyed:
-        return _lane_of_keys(tuple(keyed))
+        return _lane_of_limits(tuple(keyed))
     if fair_key is not None:
         return f"{_KEY}{fair_key}"
-    return "" if job_id is None else f"job:{job_id}"
+    if job_id is not None:
+        return f"job:{job_id}"
+    return _lane_of_limits(tuple(sorted(limits))) if limits else ""
 
 
 @lru_cache(maxsize=4_096)
-def _lane_of_keys(keyed: tuple[LimitUse, ...]) -> str:
+def _lane_of_limits(uses: tuple[LimitUse, ...]) -> str:
     """The limits themselves, or their hash where that is too long for an index."""
-    text = limits_text(keyed) or ""
+    text = limits_text(uses) or ""
     written = text.encode()
     return f"limits:{text}" if len(written) <= _LARGEST_LANE else f"limits:#{sha256(written).hexdigest()}"
 

@@ -60,10 +60,8 @@ class Polls:
         self.wanted = False
         self.wanted_at = now + SECOND
 
-    def due_read(self, rows: int, *, full: bool, now: Instant) -> None:
-        """Record the answer; there may be more where it is full."""
-        if full:
-            self.next_at = min(self.next_at, now + _CONTINUE_AFTER)
+    def due_read(self, rows: int, now: Instant) -> None:
+        """Record the answer."""
         self.wanted_at = min(self.wanted_at, now + _PAUSE + rows * _PAUSE_A_ROW)
 
     def cancels_read(self, after: Place | None) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from itinerary.protocol.instants import Instant
+from scheduler_service.core.leader.requested import RequestedRuns, is_requested
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.run_state import FINAL, PENDING, RUNNING, RunState
 
@@ -12,7 +13,7 @@ _LIVE: Final = frozenset({RunState.PENDING, RunState.RUNNING, RunState.RETRYING}
 
 
 class RunTable:
-    """Runs by id, with pending runs by queue, running ones by worker, runs by state, and the live runs of each job.
+    """Runs by id, with the numbers that rules need, and the live runs of each job.
 
     A live run has been admitted (its overlap rule let it pass) and is not final.
     """
@@ -25,6 +26,7 @@ class RunTable:
         self._admitted: set[str] = set()
         self._freed: set[str] = set()
         self._ends: deque[tuple[Instant, str]] = deque()
+        self.requested = RequestedRuns()
         self.pending: Counter[str] = Counter()
         self.running_on: Counter[str] = Counter()
         self.states: dict[RunState, int] = dict.fromkeys(RunState, 0)
@@ -116,6 +118,8 @@ class RunTable:
         if run is None:
             return
         self.states[run.state] += step
+        if is_requested(run):
+            self.requested.count(run, step)
         if run.state is PENDING:
             self.pending[run.queue] += step
             if not self.pending[run.queue]:
