@@ -9,12 +9,11 @@ from scheduler_service.cli.bounds import (
     Description,
     Rate,
     bounds_change,
-    bounds_text,
-    overrides_change,
 )
 from scheduler_service.cli.completing import limit_names
 from scheduler_service.cli.connect import open_client
 from scheduler_service.cli.status import Json
+from scheduler_service.core.contract.limit_texts import bounds_text, read_overrides
 
 Name = Annotated[str, typer.Argument(help="The limit's name.", show_default=False, autocompletion=limit_names)]
 
@@ -66,7 +65,11 @@ def set_limit(
     from itinerary.client.transport import ApiError
 
     change = bounds_change(concurrency, rate)
-    given = {"per_key": per_key, "overrides": overrides_change(override or ()) or None, "description": description}
+    given = {
+        "per_key": per_key,
+        "overrides": read_overrides(override or (), "--override") or None,
+        "description": description,
+    }
     change |= {field: value for field, value in given.items() if value is not None}
     with open_client() as client:
         try:

@@ -4,9 +4,10 @@ from typing import Annotated, Any
 
 import typer
 
-from scheduler_service.cli.bounds import Concurrency, Description, Rate, bounds_change, bounds_text
+from scheduler_service.cli.bounds import Concurrency, Description, Rate, bounds_change
 from scheduler_service.cli.connect import instant_text, open_client
 from scheduler_service.cli.status import Json
+from scheduler_service.core.contract.limit_texts import bounds_text
 
 Name = Annotated[str, typer.Argument(help="The queue's name.", show_default=False)]
 

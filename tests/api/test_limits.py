@@ -12,6 +12,7 @@ from scheduler_service.core.leader.messages import ControlChanged, Query
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.job_limits import name_limits
 from tests.support.answering_leader import AnsweringLeader
+from tests.support.forms import as_shown, submit
 from tests.support.processes import wait_until
 
 LIMITS = "/api/v1/limits"
@@ -123,3 +124,54 @@ def test_roles_are_those_of_queues(client_of: Callable[[Settings], TestClient], 
         got = [api.get(f"{LIMITS}{path}", headers=token).status_code for path in ("/stripe", "")]
         assert (put.status_code, *got) == statuses, who
     assert api.delete(f"{LIMITS}/stripe", headers={"Authorization": "Bearer v"}).status_code == 403
+
+
+def edit_form(api: TestClient) -> dict[str, str]:
+    return as_shown(api.get("/limits?edit=tenant").text.split('id="edit"')[1].split("</form>")[0])
+
+
+def test_the_page_defines_edits_and_deletes_and_keeps_what_was_typed(api: TestClient) -> None:
+    typed = {"do": "create", "name": "a:<b>", "concurrency": "x", "rate": "90/10s", "overrides": "", "description": ""}
+    again = submit(api, "/limits", **typed)
+    assert (again.status_code, 'value="a:&lt;b&gt;"' in again.text) == (422, True)
+    assert "whole number such as 5" in again.text
+    page = api.get(submit(api, "/limits", **{**typed, "name": "tenant", "concurrency": "2"}).headers["location"])
+    assert "no run is dispatched by the older bounds any more" in page.text
+    assert "2 at a time, 90 in 10s" in page.text
+    taken = submit(api, "/limits", **{**typed, "name": "tenant", "concurrency": "9"})
+    assert (taken.status_code, "there is a limit of this name" in taken.text.lower()) == (422, True)
+    form = edit_form(api)
+    lines = "acme=20\n\n a=b = 5,1/1m \nc=none"
+    done = submit(api, "/limits", **{**form, "rate": "", "per_key": "on", "overrides": lines, "description": "<each>"})
+    assert "for each key, 2 with other bounds" in api.get(done.headers["location"]).text
+    overrides = {"acme": {"concurrency": 20}, "a=b": {"concurrency": 5, "rate": {"count": 1, "per": "1m"}}}
+    assert api.get(f"{LIMITS}/tenant").json()["overrides"] == overrides
+    older = submit(api, "/limits", **form)
+    assert (older.status_code, "somebody changed it since" in older.text) == (409, True)
+    assert "/limits" in api.get("/audit").text
+    again = submit(api, "/limits", **{**edit_form(api), "overrides": "acme=0"})
+    assert "a whole number from 1" in again.text
+    assert api.get("/limits?edit=gone").status_code == 404
+    page = api.get(submit(api, "/limits", do="delete", name="tenant").headers["location"])
+    assert "There are no limits yet" in page.text
+
+
+def test_an_edit_on_the_page_keeps_keys_that_it_cannot_show(api: TestClient) -> None:
+    overrides = {"two\nlines": {"concurrency": 20}}
+    api.put(f"{LIMITS}/tenant", json={"concurrency": 1, "per_key": True, "overrides": overrides})
+    form = edit_form(api)
+    assert "overrides" not in form
+    assert submit(api, "/limits", **{**form, "concurrency": "3"}).status_code == 303
+    stored = api.get(f"{LIMITS}/tenant").json()
+    assert (stored["concurrency"], stored["overrides"]) == (3, overrides)
+
+
+def test_the_page_shows_the_leader_s_figures(api: TestClient, leader: AnsweringLeader) -> None:
+    key = {"key": "acme", "in_flight": 3, "waiting": 7}
+    leader.limits = [
+        {"name": "stripe", "in_flight": 3, "waiting": 1_000, "waiting_is_exact": False, "busiest_keys": [key]}
+    ]
+    api.put(f"{LIMITS}/stripe", json=STRIPE)
+    page = api.get("/limits").text
+    for text in ("more than 1,000", "3 in flight, 7 waiting", "5 at a time, 90 in 10s"):
+        assert text in page

@@ -23,6 +23,7 @@ PAGES = (
     "/failures",
     "/workers",
     "/queues",
+    "/limits",
     "/load",
     "/explain",
     "/explain?job_id=a.job&at=2026-01-01 00:00",

@@ -48,6 +48,8 @@ def site(sqlite_url: str, redis_url: str) -> Iterator[Site]:
                     {"job_id": name, "task": "pkg.task", "schedule": schedule, "tags": ["finance", "night"]}
                 )
             client.cancel(client.trigger(JOB)["run_id"])
+            keys = {f"{JOB}-{n}": {"concurrency": n} for n in (1, 2)}
+            client.put_limit(JOB, {"rate": {"count": 90, "per": "10s"}, "per_key": True, "overrides": keys})
         yield served
         served.database.close()
 
@@ -67,6 +69,7 @@ def pages(site: Site) -> list[str]:
         "/", "/jobs", "/runs", f"/runs/{run_id}", f"/runs/{failed}", f"/jobs/{JOB}", "/failures?within=7d",
         "/failures/runs?within=7d&task=pkg.task&error_type=RuntimeError", f"/failures/backfill?from={since}&to={until}",
         "/workers", "/explain", "/audit", "/new-job", "/load", "/runs?since=yesterday", "/jobs/nobody",
+        "/queues", f"/queues?edit={JOB}", "/limits", f"/limits?edit={JOB}",
     ]  # fmt: skip
 
 
@@ -122,3 +125,26 @@ def test_an_outage_is_backfilled_in_two_clicks(browser: Browser, site: Site) -> 
     browser.click("#make-backfill")
     browser.wait_for("document.querySelector('#notice')?.innerText.includes('of so many jobs: 3')")
     assert browser.complaints == []
+
+
+def test_a_limit_is_edited_in_its_row_and_deleted_after_a_question(browser: Browser, site: Site) -> None:
+    browser.view(1440)
+    browser.open(f"{site.url}/limits")
+    browser.click(f"[aria-label='Edit {JOB}']")
+    browser.wait_for("document.querySelector('#edit')")
+    assert browser.run("document.querySelector('#seen').hasAttribute('hx-get')") is False, "nothing typed is lost"
+    browser.run("document.querySelector('[name=rate]').value = 'soon'")
+    browser.click("#save")
+    browser.wait_for("document.querySelector('[name=rate][aria-invalid]')")
+    assert browser.run("document.querySelector('[name=rate]').value") == "soon"
+    browser.run("document.querySelector('[name=rate]').value = '7/1m'")
+    browser.click("#save")
+    browser.wait_for("document.querySelector('#notice .good')")
+    assert "7 in 1m" in browser.text("table")
+    browser.click(f"[aria-label='Edit {JOB}']")
+    browser.wait_for("document.querySelector('#edit')")
+    assert browser.run("document.querySelector('#delete').checkVisibility()") is False
+    browser.click(".editing summary")
+    browser.click("#delete")
+    browser.wait_for("document.querySelector('.empty')")
+    assert [said for said in browser.complaints if "422" not in said] == []

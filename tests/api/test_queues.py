@@ -11,7 +11,7 @@ from scheduler_service.config.settings import Settings
 from scheduler_service.core.leader.messages import ControlChanged
 from scheduler_service.sql.database import Database
 from tests.support.answering_leader import AnsweringLeader
-from tests.support.forms import submit
+from tests.support.forms import as_shown, submit
 from tests.support.processes import wait_until
 
 QUEUES = "/api/v1/queues"
@@ -132,6 +132,19 @@ def test_the_page_pauses_and_resumes_and_keeps_what_was_typed(api: TestClient) -
     assert "nothing of the queue is dispatched" in page.text
     assert re.search(r"paused by loopback .*<small class=\"reason\">an &lt;incident&gt;", page.text)
     assert "/queues" in api.get("/audit").text
+    typed = as_shown(api.get("/queues?edit=mail").text)
+    assert (typed["queue"], typed["concurrency"], typed["rate"], typed["do"]) == ("mail", "", "", "define")
+    again = submit(api, "/queues", **{**typed, "rate": "90 in 10s", "description": "<mails>", "fair": "on"})
+    assert again.status_code == 422
+    assert "give COUNT/TIME such as 90/10s" in again.text
+    typed = as_shown(again.text)
+    assert (typed["description"], typed["fair"]) == ("<mails>", "on")
+    page = api.get(submit(api, "/queues", **{**typed, "rate": "90/10s", "concurrency": "5"}).headers["location"])
+    assert "by these bounds from now on" in page.text
+    assert "5 at a time, 90 in 10s" in page.text
+    assert "paused by loopback" in page.text, "an edit ends no pause"
+    older = submit(api, "/queues", **{**typed, "rate": "1/10s"})
+    assert (older.status_code, "somebody changed it since" in older.text) == (409, True)
     page = api.get(submit(api, "/queues", queue="mail", do="resume").headers["location"])
     assert "what waited is dispatched" in page.text
     assert "paused by" not in page.text

@@ -47,7 +47,12 @@ def listed(context: ApiContext, limit: int, cursor: str | None) -> tuple[list[di
 @router.get("/{name}", responses=answers({200: shapes.LimitOut}, 404))
 def get_limit(context: Context, name: str) -> Response:
     """Return a limit with its present use."""
-    return _answer(context, context.stores.limit_store.get(_name(name)))
+    return JSONResponse(seen(context, name))
+
+
+def seen(context: ApiContext, name: str) -> dict[str, Any]:
+    """Return the limit of this name as JSON; NotFound."""
+    return _body(context.stores.limit_store.get(_name(name)), _figures(context))
 
 
 @router.put(

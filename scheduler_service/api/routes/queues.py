@@ -54,7 +54,12 @@ def listed(context: ApiContext, limit: int, cursor: str | None) -> tuple[list[di
 @router.get("/{queue}", responses=answers({200: shapes.QueueOut}, 404))
 def get_queue(context: Context, queue: str) -> Response:
     """Return a queue; one that nobody defined has `defined` false."""
-    return _answer(context, context.stores.queue_store.get(_name(queue)))
+    return JSONResponse(seen(context, queue))
+
+
+def seen(context: ApiContext, queue: str) -> dict[str, Any]:
+    """Return the queue of this name as JSON; every name that a queue can have is one."""
+    return _body(context.stores.queue_store.get(_name(queue)), _live(context), context.clock())
 
 
 @router.put(

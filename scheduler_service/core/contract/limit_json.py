@@ -20,8 +20,8 @@ MOST_OVERRIDES: Final = 1_000
 CONCURRENCY: Final = Whole(1, 1_000_000)
 RATE: Final = Group(Rate, {"count": Whole(1, 100_000), "per": Span(SECOND, DAY)})
 _BOUNDS: Final = frozenset({"concurrency", "rate"})
-_LIMIT: Final = _BOUNDS | {"per_key", "overrides", "description"}
-_QUEUE: Final = _BOUNDS | {"fair", "description"}
+LIMIT_FIELDS: Final = _BOUNDS | {"per_key", "overrides", "description"}
+QUEUE_FIELDS: Final = _BOUNDS | {"fair", "description"}
 _NONE_GIVEN: Final = "give concurrency, rate or both"
 _FLAG: Final = Flag()
 
@@ -31,7 +31,7 @@ def read_limit(name: str, body: Mapping[str, Any]) -> Limit:
     errors: list[BadValue] = []
     if not LIMIT.fullmatch(name):
         errors.append(BadValue("name", name, LIMIT_RULE))
-    refuse_unknown(body, _LIMIT, errors)
+    refuse_unknown(body, LIMIT_FIELDS, errors)
     bounds = _bounds(body, "", errors)
     if bounds == Bounds() and not errors:
         errors.append(BadValue("concurrency", None, f"{_NONE_GIVEN}; delete the limit to lift it"))
@@ -67,7 +67,7 @@ def limit_body(limit: Limit) -> dict[str, Any]:
 def read_queue(body: Mapping[str, Any]) -> QueueDefinition:
     """The definition of a queue."""
     errors: list[BadValue] = []
-    refuse_unknown(body, _QUEUE, errors)
+    refuse_unknown(body, QUEUE_FIELDS, errors)
     bounds = _bounds(body, "", errors)
     fair = _given(body, "fair", _FLAG.read, False, errors)
     description = _given(body, "description", read_text, "", errors)
