@@ -202,17 +202,19 @@ class RedisClaims(Claims):
 
     def forget_results(self, task_ids: Sequence[str]) -> None:
         """UNLINK the result keys."""
-        for batch in batched(task_ids, _BATCH):
-            with redis_errors():
-                self._client.unlink(*(self._keys.result(task_id) for task_id in batch))
+        self._unlink([self._keys.result(task_id) for task_id in task_ids])
 
     def forget(self, task_ids: Sequence[str]) -> None:
         """UNLINK all three keys of each attempt."""
-        for batch in batched(task_ids, _BATCH):
-            of = self._keys
-            keys = [key(task_id) for task_id in batch for key in (of.claim, of.cancel, of.result)]
-            with redis_errors():
-                self._client.unlink(*keys)
+        of = self._keys
+        self._unlink([key(task_id) for task_id in task_ids for key in (of.claim, of.cancel, of.result)])
+
+    def _unlink(self, keys: Sequence[str]) -> None:
+        """UNLINK the keys in one round trip, by commands that leave others their turn."""
+        with redis_errors(), self._client.pipeline(transaction=False) as pipe:
+            for batch in batched(keys, _BATCH):
+                pipe.unlink(*batch)
+            pipe.execute()
 
     def raise_watermarks(self, watermarks: Mapping[str, int], lowest: int) -> dict[str, int]:
         """Raise the watermarks with one script per batch; each call also checks some other queues, all in turn."""

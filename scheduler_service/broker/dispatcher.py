@@ -2,18 +2,17 @@
 
 Promises that every message is one that Celery itself would have sent. On Redis, Celery sends the first run of a kind
 (task, queue, time limit) into a recorder, and later runs fill that template. Other brokers get Celery's own publish in
-kombu's batches. Never retries: an error means that the outcome is unknown. Used by one thread at a time.
+kombu's batches. Never retries: an error means that the outcome is unknown. Publishing has a connection of its own: one
+thread may publish while another asks.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-import redis
 from celery import Celery
-from kombu import Connection, Producer
-from kombu.exceptions import ChannelError, KombuError
+from kombu import Producer
+from kombu.exceptions import ChannelError
 from uuid_utils.compat import uuid7
 
 from itinerary.protocol.batches import batched
@@ -23,10 +22,11 @@ from itinerary.protocol.keys import Keys
 from itinerary.protocol.sentinel_urls import is_sentinel, read_sentinel_url
 from itinerary.protocol.wire import SAMPLE_QUEUE
 from itinerary.sentinel_client import transport_options as of_sentinels
-from itinerary.server_traits import run_id_of
+from itinerary.server_traits import run_id_in
 from scheduler_service.broker.client import ANSWER_TIMEOUT, CONNECT_TIMEOUT
+from scheduler_service.broker.connection import BrokerConnection
 from scheduler_service.broker.message import SHOWN, SendOptions, Template, record_template
-from scheduler_service.broker.queue_heads import client_of, is_redis, prefixed, redis_head
+from scheduler_service.broker.queue_heads import client_of, is_redis, prefixed, redis_heads
 from scheduler_service.core.leader.results import ServerEpoch
 from scheduler_service.core.model import DispatchedRun
 from scheduler_service.ports.broker import Dispatcher, QueueHead
@@ -86,26 +86,30 @@ class CeleryDispatcher(Dispatcher):
     def __init__(self, app: Celery, key_prefix: str = "") -> None:
         self._app = app
         self._keys = Keys(key_prefix)
-        self._connection: Connection | None = None
-        self._channel: Any = None
+        self._publishing, self._asking = BrokerConnection(app), BrokerConnection(app)
         self._templates: dict[tuple[str, str, Duration | None], Template] = {}
 
     def close(self) -> None:
         """Close the connections."""
-        self._drop()
+        self._publishing.close()
+        self._asking.close()
         self._app.close()
 
     def publish(self, runs: Sequence[DispatchedRun]) -> None:
         """Publish in order within each queue; after an error any part of the runs may have been sent."""
-        with self._broker() as channel:
-            if is_redis(channel):
-                self._push(channel, runs)
-            else:
-                self._send(channel, runs)
+        try:
+            with self._publishing.channel() as channel:
+                if is_redis(channel):
+                    self._push(channel, runs)
+                else:
+                    self._send(channel, runs)
+        except BrokerUnavailable:
+            self._templates.clear()  # the next channel may give its lists other names
+            raise
 
     def ping(self) -> None:
-        """Make one round trip to the broker."""
-        with self._broker() as channel:
+        """Make one round trip to the broker over the connection that publishes."""
+        with self._publishing.channel() as channel:
             if is_redis(channel):
                 client_of(channel).ping()
             else:
@@ -114,15 +118,16 @@ class CeleryDispatcher(Dispatcher):
 
     def heads(self, queues: Sequence[str]) -> dict[str, QueueHead]:
         """Read each queue's head: our first message among the next fifty to be consumed, or else among 5,000."""
-        with self._broker() as channel:
-            head_of: Callable[[Any, str], QueueHead] = redis_head if is_redis(channel) else _declared_head
-            return {queue: head_of(channel, queue) for queue in queues}
+        with self._asking.channel() as channel:
+            if is_redis(channel):
+                return redis_heads(channel, queues)
+            return {queue: _declared_head(channel, queue) for queue in queues}
 
     def revoke(self, task_ids: Sequence[str]) -> None:
         """Send Celery's `revoke` with terminate, as its remote control does, but without its endless retries."""
-        with self._broker() as channel:
+        with self._asking.channel() as channel:
             control: Any = self._app.control
-            mailbox = control.mailbox(self._connection)
+            mailbox = control.mailbox(channel.connection.client)
             producer = Producer(channel, auto_declare=False)
             for batch in batched(task_ids, _REVOKED_AT_ONCE):
                 arguments = {"task_id": batch, "terminate": True, "signal": "SIGTERM"}
@@ -136,20 +141,24 @@ class CeleryDispatcher(Dispatcher):
 
     def query_epoch(self) -> ServerEpoch | None:
         """Read the run id of the broker's Redis, if it tells it, and the one that was accepted last."""
-        with self._broker() as channel:
+        with self._asking.channel() as channel:
             if not is_redis(channel):
                 return None
-            client = client_of(channel)
-            name = run_id_of(client) or "unnamed"
-            marker: Any = client.get(prefixed(channel, self._keys.epoch_of_broker)) or b""
-        accepted, _, watermark = marker.decode().partition(":")
+            with client_of(channel).pipeline(transaction=False) as pipe:
+                pipe.info("server")
+                pipe.get(prefixed(channel, self._keys.epoch_of_broker))
+                server, marker = pipe.execute(raise_on_error=False)
+            if isinstance(marker, Exception):
+                raise marker
+        name = run_id_in(server) or "unnamed"
+        accepted, _, watermark = (marker or b"").decode().partition(":")
         return ServerEpoch(name, accepted == name, int(watermark or 0))
 
     def mark(self) -> dict[str, Any]:
         """Read the broker's mark, creating it if it is missing; it disappears together with the queues."""
-        with self._broker() as channel:
-            assert self._connection is not None
-            known = {"transport": self._connection.transport.driver_type, "where": self._connection.as_uri()}
+        with self._asking.channel() as channel:
+            connection = channel.connection.client
+            known = {"transport": connection.transport.driver_type, "where": connection.as_uri()}
             if not is_redis(channel):
                 return known
             key = prefixed(channel, self._keys.broker_mark)
@@ -162,7 +171,7 @@ class CeleryDispatcher(Dispatcher):
 
     def accept(self, name: str, watermark: int) -> None:
         """Write the accepted epoch beside the queues, so that it disappears together with them."""
-        with self._broker() as channel:
+        with self._asking.channel() as channel:
             client_of(channel).set(prefixed(channel, self._keys.epoch_of_broker), f"{name}:{watermark}")
 
     def _push(self, channel: Any, runs: Sequence[DispatchedRun]) -> None:
@@ -192,37 +201,6 @@ class CeleryDispatcher(Dispatcher):
         with producer.batch():
             for run in runs:
                 SendOptions.of(run, self._keys.prefix).send(self._app, producer, run)
-
-    @contextmanager
-    def _broker(self) -> Iterator[Any]:
-        """Yield a live channel; every error inside becomes BrokerUnavailable, and the next call connects again."""
-        try:
-            yield self._open()
-        except self._errors() as exc:
-            self._drop()
-            raise BrokerUnavailable(f"broker: {type(exc).__name__}: {exc}") from exc
-
-    def _open(self) -> Any:
-        if self._channel is None:
-            self._connection = self._app.connection_for_write()
-            self._connection.ensure_connection(max_retries=0, reraise_as_library_errors=False)
-            self._channel = self._connection.channel()
-            # Celery asks for a result backend at each send, and searches all installed packages for it.
-            _ = self._app.backend
-        return self._channel
-
-    def _errors(self) -> tuple[type[BaseException], ...]:
-        common = (KombuError, redis.RedisError, OSError)
-        if self._connection is None:
-            return common
-        return (*common, *self._connection.connection_errors, *self._connection.channel_errors)
-
-    def _drop(self) -> None:
-        connection, self._connection, self._channel = self._connection, None, None
-        self._templates.clear()
-        if connection is not None:
-            with suppress(KombuError, redis.RedisError, OSError, AttributeError):  # it is broken already
-                connection.close()
 
 
 def _bounded(messages: Sequence[bytes]) -> Iterator[list[bytes]]:

@@ -4,17 +4,19 @@ Only reads, and reads a bounded part. Uses the same keys as workers with the sam
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import redis
 
+from itinerary.protocol.batches import batched
 from itinerary.protocol.wire import HEADER_SEQ
 from scheduler_service.broker.client import connect
 from scheduler_service.broker.marks import reads_marks
 from scheduler_service.ports.broker import QueueHead, Queues
 
 _ANSWERS_WITHIN: Final = 2.0
+_READ_AT_ONCE: Final = 1_000
 _SEARCHED_AT_HEAD: Final = 50
 _SEARCHED_AT_MOST: Final = 5_000
 _SEARCHED_BYTES: Final = 8 * 1024 * 1024
@@ -36,10 +38,13 @@ def prefixed(channel: Any, key: str) -> str:
     return f"{channel.global_keyprefix}{key}"
 
 
-def redis_head(channel: Any, queue: str) -> QueueHead:
-    """Length of a queue and our first message, over all its priority lists."""
-    keys = [prefixed(channel, channel._q_for_pri(queue, step)) for step in channel.priority_steps]
-    return _head(client_of(channel), keys)
+def redis_heads(channel: Any, queues: Sequence[str]) -> dict[str, QueueHead]:
+    """Length of each queue and our first message, over all its priority lists."""
+    lists = {
+        queue: [prefixed(channel, channel._q_for_pri(queue, step)) for step in channel.priority_steps]
+        for queue in queues
+    }
+    return _heads(client_of(channel), lists)
 
 
 class RedisQueues(Queues):
@@ -61,26 +66,46 @@ class RedisQueues(Queues):
             return None
         client = self._client = self._client or connect(self._url, answer_timeout=_ANSWERS_WITHIN)
         try:
-            return _head(client, [self._prefix + queue])
+            return _heads(client, {queue: [self._prefix + queue]})[queue]
         except (redis.RedisError, OSError):
             return None
 
 
-def _head(client: redis.Redis, keys: Sequence[str]) -> QueueHead:
-    """Read the head. Workers pop from the right, starting with the list of the smallest priority number."""
-    with client.pipeline(transaction=False) as pipe:
-        for key in keys:
-            pipe.llen(key)
-            pipe.lrange(key, -1, -1)
-        answers = pipe.execute()
-    lengths, ends = answers[0::2], answers[1::2]
-    first = next((end[0] for end in ends if end), None)
-    seq = None if first is None else _seq_of(first)
-    if first is not None and seq is None:
-        seq = _first_seq(client, keys)
-        if seq is None:
-            return _searched(client, keys, sum(lengths))
-    return QueueHead(sum(lengths), seq, first is None)
+def _heads(client: redis.Redis, lists: Mapping[str, Sequence[str]]) -> dict[str, QueueHead]:
+    """Read the heads; workers pop from the right, starting with the list of the smallest priority number.
+
+    However many queues, it takes one round trip, and a second one if others' messages come first somewhere.
+    """
+    keys = [key for listed in lists.values() for key in listed]
+    first_of = dict(zip(keys, _ends(client, keys, 1), strict=True))
+    heads: dict[str, QueueHead] = {}
+    foreign: dict[str, int] = {}
+    for queue, listed in lists.items():
+        length = sum(first_of[key][0] for key in listed)
+        first = next((ends[0] for key in listed if (ends := first_of[key][1])), None)
+        seq = None if first is None else _seq_of(first)
+        heads[queue] = QueueHead(length, seq, first is None)
+        if first is not None and seq is None:
+            foreign[queue] = length
+    keys = [key for queue in foreign for key in lists[queue]]
+    more_of = dict(zip(keys, _ends(client, keys, _SEARCHED_AT_HEAD), strict=True))
+    for queue, length in foreign.items():
+        seq = _first_seq([more_of[key][1] for key in lists[queue]])
+        heads[queue] = _searched(client, lists[queue], length) if seq is None else QueueHead(length, seq)
+    return heads
+
+
+def _ends(client: redis.Redis, keys: Sequence[str], most: int) -> list[tuple[int, list[bytes]]]:
+    """The length of each list, and the messages at its end that is consumed next."""
+    found: list[tuple[int, list[bytes]]] = []
+    for batch in batched(keys, _READ_AT_ONCE // most):
+        with client.pipeline(transaction=False) as pipe:
+            for key in batch:
+                pipe.llen(key)
+                pipe.lrange(key, -most, -1)
+            answers = pipe.execute()
+        found += zip(answers[0::2], answers[1::2], strict=True)
+    return found
 
 
 def _searched(client: redis.Redis, keys: Sequence[str], length: int) -> QueueHead:
@@ -89,12 +114,14 @@ def _searched(client: redis.Redis, keys: Sequence[str], length: int) -> QueueHea
     Reads from the newest on: messages added meanwhile are read twice, and messages taken meanwhile were the oldest.
     """
     count = size = 0
+    at_once = _SEARCHED_AT_ONCE
     for key in keys:
         start, seq = 0, None
         while True:
-            messages: Any = client.lrange(key, start, start + _SEARCHED_AT_ONCE - 1)
+            messages: Any = client.lrange(key, start, start + at_once - 1)
             if not messages:
                 break
+            at_once *= 2
             start += len(messages)
             count += len(messages)
             size += sum(map(len, messages))
@@ -106,14 +133,15 @@ def _searched(client: redis.Redis, keys: Sequence[str], length: int) -> QueueHea
     return QueueHead(length, None, none_of_ours=True)
 
 
-def _first_seq(client: redis.Redis, keys: Sequence[str]) -> int | None:
+def _first_seq(ends: Sequence[Sequence[bytes]]) -> int | None:
+    """The seq of our first message among the next fifty; `ends`: those of each list, in the order of the lists."""
     left = _SEARCHED_AT_HEAD
-    for key in keys:
-        messages: Any = client.lrange(key, -left, -1) if left else []
-        seq = next((seq for seq in map(_seq_of, reversed(messages)) if seq is not None), None)
+    for messages in ends:
+        nearest = messages[-left:] if left else ()
+        seq = next((seq for seq in map(_seq_of, reversed(nearest)) if seq is not None), None)
         if seq is not None:
             return seq
-        left -= len(messages)
+        left -= len(nearest)
     return None
 
 

@@ -1,14 +1,13 @@
-"""The dispatcher thread: everything that the leader sends to Redis, in order, with clean-up postponed while it is busy.
+"""The thread redis-asker: everything but publishes that the leader sends to Redis, in order.
 
-Treats a failed publish as unknown, never as "not sent": it waits until the broker answers, then reports the publish as
-uncertain.
+Postpones clean-up while it is busy, and then does all of one kind in one round trip. So nothing piles up, however long
+Redis takes to answer.
 """
 
-import threading
 import time
-from collections import deque
-from collections.abc import Callable
-from typing import Final, TypeAlias, TypeVar, assert_never
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeAlias, TypeVar, assert_never
 
 import structlog
 
@@ -22,7 +21,6 @@ from scheduler_service.core.leader.commands import (
     ForgetAttempts,
     ForgetResults,
     InspectQueues,
-    Publish,
     QueryEpoch,
     RaiseWatermarks,
     ReadResults,
@@ -40,8 +38,6 @@ from scheduler_service.core.leader.results import (
     ClaimsTaken,
     EpochAccepted,
     EpochSeen,
-    Published,
-    PublishUncertain,
     QueuesSeen,
     ResultsFound,
     WatermarksRaised,
@@ -54,11 +50,12 @@ from scheduler_service.ports.stores import Meter
 
 log = structlog.get_logger(__name__)
 
-T = TypeVar("T")
 _TIDY_WITHIN_SECONDS: Final = 2.0
 
 _ANNOUNCED_EVERY: Final = 10 * SECOND
 
+T = TypeVar("T")
+S = TypeVar("S")
 _Tidying: TypeAlias = ForgetResults | RaiseWatermarks | ForgetAttempts | InspectQueues
 _Asking: TypeAlias = TakeClaims | RecallClaims | StopTasks | ReadResults
 
@@ -74,7 +71,6 @@ class BrokerThread:
         meter: Meter,
         renewer: LeaseRenewer,
         mailbox: Mailbox,
-        stopping: threading.Event,
         on_crash: Callable[[BaseException], None],
     ) -> None:
         self._dispatcher = dispatcher
@@ -83,84 +79,62 @@ class BrokerThread:
         self._meter = meter
         self._renewer = renewer
         self._mailbox = mailbox
-        self._stopping = stopping
         self._policy_known = False
         self._announced_at: Instant | None = None
-        self._tidying: deque[tuple[float, _Tidying]] = deque()
-        self._put_off: deque[_Asking] = deque()
-        self.thread: CommandThread[BrokerCommand] = CommandThread("dispatcher", self.carry_out, on_crash)
+        self._tidying: dict[type[_Tidying], tuple[float, list[_Tidying]]] = {}
+        self._put_off: list[_Asking] = []
+        self.thread: CommandThread[BrokerCommand] = CommandThread("redis-asker", self.carry_out, on_crash)
 
     def carry_out(self, commands: list[BrokerCommand]) -> None:
         """Execute these commands in order; return when each is done or its outcome is known to be unknown.
 
-        Clean-up is left for later calls while more commands are queued, for up to two seconds: no run waits for it.
+        Clean-up is left for later calls while more commands are queued, for up to two seconds: no answer waits for it.
         """
         for command in commands:
             self._renewer.check()
             match command:
-                case Publish():
-                    self._publish(command)
                 case ForgetResults() | RaiseWatermarks() | ForgetAttempts() | InspectQueues():
-                    self._tidying.append((time.monotonic(), command))
+                    self._tidying.setdefault(type(command), (time.monotonic(), []))[1].append(command)
                 case TakeClaims() | RecallClaims() | StopTasks() | ReadResults():
                     self._put_off.append(command)
-                    self._ask_all()
                 case QueryEpoch():
                     self._query_epoch()
-                    self._ask_all()
                 case AcceptEpoch():
                     self._accept(command)
                 case _:
                     self._try(command)
+        if any(isinstance(command, QueryEpoch | _Asking) for command in commands):
+            self._ask_all()
         self._tidy_up()
 
     def _tidy_up(self) -> None:
         """Clean up while nothing else is queued, or after two seconds in any case, so that the queue stays short."""
         began = time.monotonic()
-        while self._tidying:
-            queued_at, command = self._tidying[0]
+        for kind, (queued_at, commands) in list(self._tidying.items()):
             if self.thread.has_more() and began - queued_at < _TIDY_WITHIN_SECONDS:
                 return
             self._renewer.check()
-            self._tidying.popleft()
-            self._try(command)
-
-    def _publish(self, command: Publish) -> None:
-        try:
-            self._dispatcher.publish(command.runs)
-        except BrokerUnavailable as exc:
-            log.warning("publish outcome unknown", count=len(command.runs), error=str(exc))
-            self._await_broker()
-            self._mailbox.put(PublishUncertain(command.runs))
-            return
-        at = self._renewer.now()
-        self._meter.published(command.runs, at)
-        self._mailbox.put(Published(command.runs, at))
-
-    def _await_broker(self) -> None:
-        delay = 0.1
-        while self._renewer.trusted() and not self._stopping.is_set():
-            try:
-                return self._dispatcher.ping()
-            except BrokerUnavailable as exc:
-                log.warning("broker away", error=str(exc), next_try_s=delay)
-            self._stopping.wait(delay)
-            delay = min(delay * 2, 2.0)
-        return None
+            del self._tidying[kind]
+            self._try(_as_one(commands))
 
     def _ask_all(self) -> None:
-        """Send the requests that need an answer, one by one; after a failure, retry with the next epoch query.
+        """Send the requests that need an answer, all of a kind at once; retry failed ones with the next epoch query.
 
         They hold up no other command: a full Redis may accept them only after clean-up has freed memory.
         """
+        of_kind: dict[type[_Asking], list[_Asking]] = {}
+        for command in self._put_off:
+            of_kind.setdefault(type(command), []).append(command)
+        self._put_off = [_as_one(commands) for commands in of_kind.values()]
         while self._put_off:
-            command = self._put_off.popleft()
+            self._renewer.check()
             try:
-                self._ask(command)
+                self._ask(self._put_off[0])
             except BrokerUnavailable as exc:
-                log.warning("broker away", effect=type(command).__name__, error=str(exc))
-                self._put_off.append(command)
+                log.warning("broker away", effect=type(self._put_off[0]).__name__, error=str(exc))
+                self._put_off.append(self._put_off.pop(0))
                 return
+            del self._put_off[0]
 
     def _ask(self, command: _Asking) -> None:
         ids = [task_id(*one[:2]) for one in command.attempts]
@@ -261,6 +235,16 @@ class BrokerThread:
                     assert_never(command)
         except BrokerUnavailable as exc:
             log.warning("broker away", effect=type(command).__name__, error=str(exc))
+
+
+def _as_one(commands: Sequence[S]) -> S:
+    """One command for several of a kind."""
+    first: Any = commands[0]
+    if len(commands) == 1 or isinstance(first, RaiseWatermarks):  # the core raises once at a time
+        return commands[-1]
+    what = "queues" if isinstance(first, InspectQueues) else "attempts"
+    merged: S = replace(first, **{what: tuple(dict.fromkeys(o for one in commands for o in getattr(one, what)))})
+    return merged
 
 
 def _report(fields: object) -> Report | None:

@@ -13,7 +13,7 @@ import structlog
 
 from itinerary.protocol.instants import SECOND, Duration
 from scheduler_service.core.balancing.placements import BalancerCommand
-from scheduler_service.core.leader.commands import BuildIndex, Command, RereadInbox, StoreCommand
+from scheduler_service.core.leader.commands import BuildIndex, Command, Publish, RereadInbox, StoreCommand
 from scheduler_service.core.leader.iteration import iterate, next_wake
 from scheduler_service.core.leader.past_starts import ClockStepped, younger
 from scheduler_service.core.leader.rebuilding import IndexBuilder
@@ -30,6 +30,7 @@ from scheduler_service.loops.mailbox import Mailbox, monotonic
 from scheduler_service.loops.pipelined import side_by_side
 from scheduler_service.loops.present_controls import present_controls
 from scheduler_service.loops.pruner import Pruner, Retention
+from scheduler_service.loops.publisher import Publisher
 from scheduler_service.loops.repeating import Repeating
 from scheduler_service.loops.store_writer import StoreWriter
 from scheduler_service.loops.wakeup_listener import WakeupListener
@@ -123,9 +124,12 @@ class SchedulerLoop:
             store, self._renewer, self._mailbox, self._stopping, self._broke, side_by_side, store.has_one_writer
         )
         self._renewer.watch_writer(self._store_writer.stuck_for)
+        self._publisher = Publisher(
+            self._adapters.dispatcher, self._adapters.meter, self._renewer, self._mailbox, self._stopping, self._broke
+        )
         self._broker = BrokerThread(
             self._adapters.dispatcher, self._adapters.claims, self._adapters.inbox, self._adapters.meter,
-            self._renewer, self._mailbox, self._stopping, self._broke,
+            self._renewer, self._mailbox, self._broke,
         )  # fmt: skip
         self._builder: CommandThread[BuildIndex] = CommandThread("index-builder", self._build, self._broke)
         self._balancer = BalancerThread(self._mailbox, self._adapters.meter, self._broke)
@@ -140,6 +144,7 @@ class SchedulerLoop:
         self._besides = self._besides_the_loop()
         for part in (
             *self._store_writer.threads,
+            self._publisher.thread,
             self._broker.thread,
             self._builder,
             self._balancer.thread,
@@ -188,6 +193,8 @@ class SchedulerLoop:
                 self._builder.put(command)
             elif isinstance(command, RereadInbox):
                 self._reader.reread()
+            elif isinstance(command, Publish):
+                self._publisher.thread.put(command)
             elif isinstance(command, BalancerCommand):
                 self._balancer.thread.put(command)
             elif not isinstance(command, StoreCommand):
@@ -212,11 +219,15 @@ class SchedulerLoop:
         self._mailbox.put(Shutdown())
         deadline = time.monotonic() + _FLUSH_SECONDS
         while time.monotonic() < deadline:
-            busy = self._store_writer.backlog() or self._broker.thread.backlog()
+            busy = self._backlog()
             state = self._pass(state, self._renewer.now() + (SECOND // 50 if busy else 0))
-            if not (busy or self._store_writer.backlog() or self._broker.thread.backlog()):
+            if not (busy or self._backlog()):
                 return
         log.warning("stopped before everything in hand was done; the next leader takes it up")
+
+    def _backlog(self) -> int:
+        parts = (self._store_writer, self._publisher.thread, self._broker.thread)
+        return sum(part.backlog() for part in parts)
 
     def _stop_threads(self) -> None:
         self._stop_besides()
@@ -225,6 +236,7 @@ class SchedulerLoop:
             self._watcher,
             self._builder,
             self._balancer.thread,
+            self._publisher.thread,
             self._broker.thread,
             *self._store_writer.threads,
         ):

@@ -50,7 +50,7 @@ STAGES: Final = {
     "loops/command_thread._next": _RESTING,
     "loops/mailbox.drain": _RESTING,
 }
-THREADS: Final = ("MainThread", "run-syncer", "run-mover", "dispatcher", "inbox-reader")
+THREADS: Final = ("MainThread", "run-syncer", "run-mover", "dispatcher", "redis-asker", "inbox-reader")
 
 
 def figures(asked: Asked) -> Iterator[Figure]:

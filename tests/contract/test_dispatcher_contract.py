@@ -2,12 +2,14 @@
 
 import base64
 import json
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import pytest
 import redis
@@ -22,6 +24,7 @@ from scheduler_service.core.model import DispatchedRun
 from scheduler_service.ports.broker import Dispatcher, QueueHead
 from tests.support.fakes_redis import FakeDispatcher
 from tests.support.processes import free_port
+from tests.support.proxy import FaultProxy
 from tests.support.redis_server import RedisServer
 
 NOON = parse_instant("2026-12-01T12:00:00Z")
@@ -112,6 +115,24 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 @pytest.fixture
 def real(redis_url: str) -> Iterator[RealBroker]:
     yield from real_broker(redis_url)
+
+
+def test_the_heads_of_many_queues_take_two_round_trips(real: RealBroker, redis_url: str) -> None:
+    address = urlsplit(redis_url)
+    with (
+        FaultProxy(address.port or 0) as proxy,
+        closing(CeleryDispatcher(publishing_app(f"redis://127.0.0.1:{proxy.port}{address.path}"))) as dispatcher,
+    ):
+        for number in range(60):
+            real.push_foreign(f"queue.{number}")
+            real.dispatcher.publish([dispatched(f"job_{number}", queue=f"queue.{number}", seq=number)])
+        queues = [f"queue.{number}" for number in range(60)]
+        dispatcher.heads(queues)  # connects
+        proxy.become("delay", 0.02)
+        began = time.monotonic()
+        heads = dispatcher.heads(queues)
+        assert time.monotonic() - began < 60 * 0.02, "each alone would take twice as long"
+    assert heads == {queue: QueueHead(2, number) for number, queue in enumerate(queues)}
 
 
 def test_runs_leave_their_queue_in_the_order_they_were_published(broker: Broker) -> None:

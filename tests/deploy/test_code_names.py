@@ -12,9 +12,17 @@ import pytest
 
 from scheduler_service.core.balancing.balancer import Balancer
 from scheduler_service.core.balancing.placements import BalancerCommand
-from scheduler_service.core.leader.commands import BrokerCommand, BuildIndex, Command, RereadInbox, StoreCommand
+from scheduler_service.core.leader.commands import (
+    BrokerCommand,
+    BuildIndex,
+    Command,
+    Publish,
+    RereadInbox,
+    StoreCommand,
+)
 from scheduler_service.core.leader.results import Feedback
 from scheduler_service.loops.broker_thread import BrokerThread
+from scheduler_service.loops.publisher import Publisher
 from scheduler_service.loops.store_writer import DispatchCommand, StoreWriter
 from scheduler_service.ports.stores import LeaderStore
 from tests.mutants.listed import mutants
@@ -143,7 +151,8 @@ COMMANDS = {
 THREADS = {
     "run-mover": names_of(DispatchCommand),
     "run-syncer": names_of(StoreCommand) - names_of(DispatchCommand),
-    "dispatcher": names_of(BrokerCommand),
+    "dispatcher": {Publish.__name__},
+    "redis-asker": names_of(BrokerCommand),
     "balancer": names_of(BalancerCommand),
     "index-builder": names_of(BuildIndex),
     "inbox-reader": names_of(RereadInbox),
@@ -189,7 +198,8 @@ def results(owner: type) -> dict[str, set[str]]:
 
 def test_every_command_of_the_leader_stands_in_the_table_with_what_comes_of_it() -> None:
     assert all(told <= FEEDBACK for _, told in COMMANDS.values())
-    code = results(StoreWriter) | results(BrokerThread) | results(Balancer)
+    publishing = FEEDBACK & set(re.findall(r"\w+", inspect.getsource(Publisher)))
+    code = results(StoreWriter) | results(BrokerThread) | results(Balancer) | {Publish.__name__: publishing}
     table = {name: told for name, (_, told) in COMMANDS.items() if name not in names_of(BuildIndex | RereadInbox)}
     assert {name: code[name] for name in table} == table
 

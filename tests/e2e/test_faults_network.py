@@ -117,6 +117,7 @@ def test_a_worker_behind_a_dead_connection_finds_out_and_what_it_swallowed_is_se
 
 
 def test_a_slow_redis_makes_runs_late_and_nothing_worse(bed: FaultBed, redis_proxy: FaultProxy) -> None:
+    bed.worker()
     leader = bed.sole_leader("taking over", "hold", **redis_through(redis_proxy))
     redis_proxy.become("delay", 0.3)
     bed.enqueue(50)

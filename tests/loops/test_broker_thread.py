@@ -1,20 +1,28 @@
-"""What the dispatcher thread does first: no message waits for what only tidies up."""
+"""In which order the thread that asks Redis does it, and in how few round trips."""
 
 import queue
-import threading
 from collections.abc import Sequence
 
 import pytest
 
 from itinerary.protocol.errors import BrokerUnavailable, LeaseLost
 from itinerary.protocol.instants import SECOND
-from scheduler_service.core.leader.commands import ForgetAttempts, Publish
-from scheduler_service.core.leader.results import Published, PublishUncertain
-from scheduler_service.core.model import DispatchedRun, Lease
+from scheduler_service.core.leader.commands import (
+    BrokerCommand,
+    ForgetAttempts,
+    ForgetResults,
+    InspectQueues,
+    QueryEpoch,
+    ReadResults,
+    Reply,
+    TakeClaims,
+)
+from scheduler_service.core.leader.results import ClaimsTaken, QueuesSeen, ResultsFound
+from scheduler_service.core.model import Lease
 from scheduler_service.loops import broker_thread
 from scheduler_service.loops.broker_thread import BrokerThread
 from scheduler_service.loops.lease_renewer import LeaseRenewer
-from scheduler_service.loops.mailbox import Mailbox, monotonic
+from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.metrics.leader import PrometheusMeter
 from tests.support.fake_store import FakeStore
 from tests.support.fakes_redis import FakeClaims, FakeDispatcher, FakeInbox
@@ -22,110 +30,113 @@ from tests.support.fakes_redis import FakeClaims, FakeDispatcher, FakeInbox
 FORGET = ForgetAttempts((("old", 1),))
 
 
-def publish(run_id: str) -> Publish:
-    return Publish((DispatchedRun(run_id, 1, 1, 1, None, "pkg.task", [], {}, "default", 5, 0, 0, None),))
+def reply(to: str) -> Reply:
+    return Reply(to, {})
 
 
-class _Redis:
-    """Notes in which order it is asked."""
+class Asked(FakeClaims):
+    """Notes in which order it is asked for what; `moved_by` a call moves the leader's clock."""
 
     def __init__(self) -> None:
-        self.asked: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self.dispatcher, self.claims = FakeDispatcher(), FakeClaims()
-        self.dispatcher.publish = self._publish  # type: ignore[method-assign]
-        self.claims.forget = self._forget  # type: ignore[method-assign]
-
-    def _publish(self, runs: Sequence[DispatchedRun]) -> None:
-        self.asked.put(runs[0].run_id)
-
-    def _forget(self, task_ids: Sequence[str]) -> None:
-        self.asked.put("forget")
-
-    def next(self) -> str:
-        return self.asked.get(timeout=10)
-
-
-@pytest.fixture
-def redis() -> _Redis:
-    return _Redis()
-
-
-@pytest.fixture
-def broker(redis: _Redis) -> BrokerThread:
-    renewer = LeaseRenewer(FakeStore(lambda: 1).leases, Lease(0, 1, "a", 1), monotonic(), 60 * SECOND, lambda: None)
-    return BrokerThread(
-        redis.dispatcher, redis.claims, FakeInbox(), PrometheusMeter(), renewer, Mailbox(), threading.Event(), print
-    )  # fmt: skip
-
-
-def test_messages_go_out_before_what_was_to_be_tidied_up_first(broker: BrokerThread, redis: _Redis) -> None:
-    broker.carry_out([publish("a"), FORGET, publish("b")])
-    assert [redis.next() for _ in range(3)] == ["a", "b", "forget"]
-
-
-def test_tidying_up_waits_while_more_is_queued_and_is_not_forgotten(broker: BrokerThread, redis: _Redis) -> None:
-    broker.thread.put(publish("b"))
-    broker.carry_out([FORGET, publish("a")])
-    assert redis.next() == "a"
-    assert redis.asked.empty()
-    broker.thread.start()
-    assert [redis.next(), redis.next()] == ["b", "forget"]
-    broker.thread.stop(10)
-
-
-class Led:
-    """A dispatcher whose leader is trusted until its hand-moved clock passes four seconds."""
-
-    def __init__(self, redis: _Redis) -> None:
-        self.now, self.mailbox = 0, Mailbox()
-        lease = Lease(0, 1, "a", 1)
+        super().__init__()
+        self.now = self.moved_by = 0
+        self.calls: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.mailbox = Mailbox()
+        self.inbox, self.dispatcher = FakeInbox(), FakeDispatcher()
+        self.inbox.reply = lambda to, body: self._note(to)  # type: ignore[method-assign]
         renewer = LeaseRenewer(
-            FakeStore(lambda: 1).leases, lease, 0, 5 * SECOND, lambda: None, clock=lambda: self.now
+            FakeStore(lambda: 1).leases, Lease(0, 1, "a", 1), 0, 5 * SECOND, lambda: None, clock=lambda: self.now
         )  # fmt: skip
         self.thread = BrokerThread(
-            redis.dispatcher, redis.claims, FakeInbox(), PrometheusMeter(), renewer, self.mailbox, threading.Event(),
-            print,
+            self.dispatcher, self, self.inbox, PrometheusMeter(), renewer, self.mailbox, print
         )  # fmt: skip
 
+    def _note(self, what: str, task_ids: Sequence[str] = ()) -> None:
+        self.now += self.moved_by
+        self.calls.put(" ".join((what, *task_ids)))
 
-def test_nothing_more_is_published_or_tidied_up_once_the_lease_is_not_trusted(redis: _Redis) -> None:
-    led = Led(redis)
+    def forget(self, task_ids: Sequence[str]) -> None:
+        self._note("forget", task_ids)
 
-    def lapses_meanwhile(runs: Sequence[DispatchedRun]) -> None:
-        redis._publish(runs)
-        led.now = 4 * SECOND
+    def forget_results(self, task_ids: Sequence[str]) -> None:
+        self._note("forget results", task_ids)
 
-    redis.dispatcher.publish = lapses_meanwhile  # type: ignore[method-assign]
-    with pytest.raises(LeaseLost):
-        led.thread.carry_out([publish("a"), publish("b")])
-    led.now = 0
-    with pytest.raises(LeaseLost):
-        led.thread.carry_out([FORGET, publish("c")])
-    assert [redis.next(), redis.next()] == ["a", "c"]
-    assert redis.asked.empty()
-    assert [len(read.runs) for read in led.mailbox.drain(0) if isinstance(read, Published)] == [1, 1]
+    def take(self, task_ids: Sequence[str]) -> list[bool] | None:
+        self._note("take", task_ids)
+        return super().take(task_ids)
 
+    def results(self, task_ids: Sequence[str]) -> list[None]:
+        self._note("read", task_ids)
+        if self.away:
+            raise BrokerUnavailable("away")
+        return [None for _ in task_ids]
 
-def test_a_broker_that_is_away_is_waited_for_only_while_the_lease_is_trusted(redis: _Redis) -> None:
-    led = Led(redis)
-
-    def away(*_: object) -> None:
-        led.now += SECOND
-        raise BrokerUnavailable("away")
-
-    redis.dispatcher.publish = redis.dispatcher.ping = away  # type: ignore[method-assign,assignment]
-    led.thread.carry_out([publish("a")])
-    (uncertain,) = led.mailbox.drain(0)
-    assert isinstance(uncertain, PublishUncertain)
-    assert led.now == 4 * SECOND
+    def all_calls(self) -> list[str]:
+        return [self.calls.get(timeout=10) for _ in range(self.calls.qsize())]
 
 
-def test_tidying_up_is_done_in_time_however_much_else_is_queued(
-    broker: BrokerThread, redis: _Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broker.thread.put(publish("never empty"))
-    broker.carry_out([FORGET, publish("a")])
-    assert redis.next() == "a"
+@pytest.fixture
+def asked() -> Asked:
+    return Asked()
+
+
+def test_clean_up_comes_after_what_somebody_waits_for(asked: Asked) -> None:
+    asked.thread.carry_out([reply("a"), FORGET, reply("b")])
+    assert asked.all_calls() == ["a", "b", "forget old~1"]
+
+
+def test_clean_up_waits_while_more_is_queued_and_is_not_forgotten(asked: Asked) -> None:
+    asked.thread.thread.put(reply("b"))
+    asked.thread.carry_out([FORGET, reply("a")])
+    assert asked.all_calls() == ["a"]
+    asked.thread.thread.start()
+    assert [asked.calls.get(timeout=10) for _ in range(2)] == ["b", "forget old~1"]
+    asked.thread.thread.stop(10)
+
+
+def test_clean_up_is_done_in_time_however_much_else_is_queued(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked.thread.thread.put(reply("never empty"))
+    asked.thread.carry_out([FORGET, reply("a")])
+    assert asked.all_calls() == ["a"]
     monkeypatch.setattr(broker_thread, "_TIDY_WITHIN_SECONDS", 0)  # its time has come
-    broker.carry_out([publish("b")])
-    assert [redis.next(), redis.next()] == ["b", "forget"]
+    asked.thread.carry_out([reply("b")])
+    assert asked.all_calls() == ["b", "forget old~1"]
+
+
+def test_clean_up_that_has_gathered_is_one_round_trip_of_each_kind(asked: Asked) -> None:
+    commands: list[BrokerCommand] = []
+    for number in range(3):
+        attempts = ((f"r{number}", 1),)
+        commands += [ForgetResults(attempts), ForgetAttempts(attempts), InspectQueues(("a", f"q{number}"))]
+    asked.thread.carry_out(commands)
+    assert asked.all_calls() == ["forget results r0~1 r1~1 r2~1", "forget r0~1 r1~1 r2~1"]
+    (seen,) = asked.mailbox.drain(0)
+    assert isinstance(seen, QueuesSeen)
+    assert sorted(seen.lengths) == ["a", "q0", "q1", "q2"]
+
+
+def test_requests_of_one_kind_are_one_round_trip_and_a_failed_one_waits_for_the_next_query(asked: Asked) -> None:
+    asked.accept(asked.query_epoch().name, 0)
+    asked.away = True
+    commands: list[BrokerCommand] = [ReadResults((("r1", 1),)), TakeClaims((("t1", 1),)), ReadResults((("r2", 2),))]
+    asked.thread.carry_out(commands)
+    assert asked.all_calls() == ["read r1~1 r2~2"]
+    asked.away = False
+    asked.thread.carry_out([FORGET])
+    assert asked.all_calls() == ["forget old~1"]
+    asked.thread.carry_out([TakeClaims((("t2", 1),)), QueryEpoch()])
+    assert asked.all_calls() == ["take t1~1 t2~1", "read r1~1 r2~2"]
+    answers = [one for one in asked.mailbox.drain(0) if isinstance(one, ClaimsTaken | ResultsFound)]
+    assert [one.outcomes for one in answers] == [
+        (("t1", 1, True), ("t2", 1, True)),
+        (("r1", 1, None), ("r2", 2, None)),
+    ]
+
+
+def test_nothing_more_is_asked_or_cleaned_up_once_the_lease_is_not_trusted(asked: Asked) -> None:
+    asked.moved_by = 4 * SECOND
+    for commands in ([reply("a"), reply("b")], [FORGET, reply("c")], [TakeClaims((("t", 1),)), reply("d")]):
+        asked.now = 0
+        with pytest.raises(LeaseLost):
+            asked.thread.carry_out(commands)
+    assert asked.all_calls() == ["a", "c", "d"]

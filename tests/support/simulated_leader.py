@@ -15,7 +15,7 @@ from itinerary.protocol.errors import BrokerUnavailable, LeaseLost, StoreUnavail
 from itinerary.protocol.identity import task_id
 from itinerary.protocol.instants import MILLISECOND, SECOND, Instant
 from scheduler_service.core.balancing.placements import BalancerCommand
-from scheduler_service.core.leader.commands import Apply, BuildIndex, Command, RereadInbox, StoreCommand
+from scheduler_service.core.leader.commands import Apply, BuildIndex, Command, Publish, RereadInbox, StoreCommand
 from scheduler_service.core.leader.iteration import iterate, next_wake
 from scheduler_service.core.leader.messages import decode
 from scheduler_service.core.leader.poll_state import NEVER
@@ -32,6 +32,7 @@ from scheduler_service.loops.inbox_reader import BEGINNING, parts
 from scheduler_service.loops.lease_renewer import LeaseRenewer, renewed_every
 from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.loops.present_controls import present_controls
+from scheduler_service.loops.publisher import Publisher
 from scheduler_service.loops.store_writer import DispatchCommand, StoreWriter
 from scheduler_service.metrics.leader import PrometheusMeter
 from tests.support.simulated_process import Process
@@ -114,13 +115,14 @@ class SimLeader(Process):
         self._writer, self._mover = (
             _Lane(partial(StoreWriter, self._store, self.renewer), no_wait, self._broke) for _ in range(2)
         )
+        self._publisher = Publisher(simulation.dispatcher, METER, self.renewer, self.mailbox, no_wait, self._broke)
         self._broker = BrokerThread(
-            simulation.dispatcher, simulation.claims, simulation.inbox, METER, self.renewer, self.mailbox, no_wait,
-            self._broke,
-        )  # fmt: skip
+            simulation.dispatcher, simulation.claims, simulation.inbox, METER, self.renewer, self.mailbox, self._broke
+        )
         self._broker.thread.has_more = lambda: bool(self._brokers) and simulation.random.random() < 0.5  # type: ignore[method-assign]
         self._order = CommitOrder()
         self._brokers: deque[Any] = deque()
+        self._publishes: deque[Publish] = deque()
         self._builds: deque[BuildIndex] = deque()
         self._index = IndexBuilder()
         self._position = cursor.inbox_position
@@ -181,7 +183,7 @@ class SimLeader(Process):
         self._see_lost(commands)
         self._submit(commands)
         lanes = self._writer.backlog or self._mover.backlog
-        if self.stopping and not (messages or commands or lanes or self._brokers):
+        if self.stopping and not (messages or commands or lanes or self._brokers or self._publishes):
             self.renewer.stop(resign=True)
             return self.die("stopped cleanly")
         return self.kick("loop", max(next_wake(self.state, now) - now, MILLISECOND))
@@ -193,9 +195,11 @@ class SimLeader(Process):
                     self.simulation.called_lost(task_id(change.run_id, change.attempt))
 
     def step_down(self, why: str) -> None:
-        """What the dispatcher thread has in hand by then still goes out; nothing else does."""
+        """What the threads to Redis have in hand by then still goes out; nothing else does."""
         self.renewer.blind = True
         try:
+            while self._publishes and self.simulation.random.random() < 0.8 and not self.simulation.redis_away:
+                self._publisher.carry_out([self._publishes.popleft()])
             while self._brokers and self.simulation.random.random() < 0.8 and not self.simulation.redis_away:
                 self._broker.carry_out([self._brokers.popleft()])
         finally:
@@ -209,6 +213,8 @@ class SimLeader(Process):
                 continue  # no job here is balanced, and counting a whole day's load for nothing is slow
             elif isinstance(command, RereadInbox):
                 self._position, self._rereading, self._read_to = BEGINNING, True, self._position
+            elif isinstance(command, Publish):
+                self._publishes.append(command)
             elif isinstance(command, DispatchCommand):
                 self._mover.queue.append((self._order.before(command, self._writer.done), command))
             elif isinstance(command, StoreCommand):
@@ -227,6 +233,8 @@ class SimLeader(Process):
                 self.kick(name, latency())
         if self._brokers:
             self.kick("broker", latency())
+        if self._publishes:
+            self.kick("publish", latency())
         if self._builds:
             self.kick("build", latency() * 5)
 
@@ -271,6 +279,20 @@ class SimLeader(Process):
             self._broker.carry_out([command])
         except LeaseLost as lost:
             self._brokers.appendleft(command)
+            return self.step_down(str(lost))
+        self.simulation.wake_workers()
+        return None if self._dies_now() else self._heard()
+
+    def turn_publish(self) -> None:
+        """Some of what is queued, as one publish; the other thread may ask before or after it."""
+        if self.simulation.redis_away:
+            return self.kick("publish", 200 * MILLISECOND)
+        several = 1 if self._commands_left is not None else self.simulation.random.randint(1, len(self._publishes))
+        commands = [self._publishes.popleft() for _ in range(several)]
+        try:
+            self._publisher.carry_out(commands)
+        except LeaseLost as lost:
+            self._publishes.extendleft(reversed(commands))
             return self.step_down(str(lost))
         self.simulation.wake_workers()
         return None if self._dies_now() else self._heard()

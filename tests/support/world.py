@@ -17,7 +17,7 @@ from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.balancing.placements import BalancerCommand
 from scheduler_service.core.contract.job_json import read_job
 from scheduler_service.core.freezes import Freeze, Scope
-from scheduler_service.core.leader.commands import BuildIndex, Command, RereadInbox, StoreCommand
+from scheduler_service.core.leader.commands import BuildIndex, Command, Publish, RereadInbox, StoreCommand
 from scheduler_service.core.leader.iteration import iterate, next_wake
 from scheduler_service.core.leader.messages import decode
 from scheduler_service.core.leader.poll_state import NEVER
@@ -34,6 +34,7 @@ from scheduler_service.loops.inbox_reader import parts
 from scheduler_service.loops.lease_renewer import LeaseRenewer
 from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.loops.present_controls import present_controls
+from scheduler_service.loops.publisher import Publisher
 from scheduler_service.loops.store_writer import DispatchCommand, StoreWriter
 from scheduler_service.metrics.leader import PrometheusMeter
 from scheduler_service.ports.freezes import NewFreeze
@@ -156,6 +157,7 @@ class World:
         self.commands: list[Command] = []
         self._held_orders: list[BalancerCommand] = []
         self._held_builds: list[BuildIndex] = []
+        self._no_stop = threading.Event()
         self.lead()
 
     def lead(self, wait: Duration = 0) -> None:
@@ -172,12 +174,13 @@ class World:
         store = self.store.leader
         cursor = store.cursor(lease)
         controls = present_controls(store, cursor)
-        stopping = threading.Event()
+        stopping = self._no_stop
         since = cursor.materialised_until
         self._store_writer = StoreWriter(store, self.renewer, self.mailbox, stopping, self._broke)
         self._balancer = BalancerThread(self.mailbox, self.meter, self._broke)
+        self._publisher = Publisher(self.dispatcher, self.meter, self.renewer, self.mailbox, stopping, self._broke)
         self._broker = BrokerThread(
-            self.dispatcher, self.claims, self.inbox, self.meter, self.renewer, self.mailbox, stopping, self._broke
+            self.dispatcher, self.claims, self.inbox, self.meter, self.renewer, self.mailbox, self._broke
         )
         self.state, commands = take_over(
             self.settings,
@@ -238,6 +241,8 @@ class World:
                 self._balancer.carry_out([command])
             elif isinstance(command, RereadInbox):
                 self._position, self._rereading, self._read_to = "0-0", True, self._position
+            elif isinstance(command, Publish):
+                self._publisher.carry_out([command])
             elif not isinstance(command, StoreCommand):
                 self._broker.carry_out([command])
 

@@ -18,9 +18,17 @@ OF_CLUSTERS: Final = (redis.exceptions.ClusterError, redis.exceptions.ClusterDow
 def run_id_of(client: "redis.Redis") -> str | None:
     """The run id of the server, which each start changes; None where INFO is refused or does not tell."""
     try:
-        server: Any = client.info("server")
+        return run_id_in(client.info("server"))
     except redis.ResponseError:
         return None
+
+
+def run_id_in(server: Any) -> str | None:
+    """The run id in an answer to INFO, which may be an error from a pipeline."""
+    if isinstance(server, redis.ResponseError):
+        return None
+    if isinstance(server, Exception):
+        raise server
     return str(server["run_id"]) if server.get("run_id") else None
 
 

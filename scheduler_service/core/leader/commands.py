@@ -289,7 +289,7 @@ StoreCommand = (
     | ReadControls | ReadJobs | RecordStatistics | PruneStarts | ShiftStarts | PlacementStoreCommand | LaneCommand
 )  # fmt: skip
 BrokerCommand = (
-    Publish | TakeClaims | RecallClaims | StopTasks | ForgetResults | RaiseWatermarks | ForgetAttempts | QueryEpoch
+    TakeClaims | RecallClaims | StopTasks | ForgetResults | RaiseWatermarks | ForgetAttempts | QueryEpoch
     | AcceptEpoch | ReadResults | InspectQueues | TrimInbox | Reply | ReplyMetrics
 )  # fmt: skip
-Command = StoreCommand | BrokerCommand | BuildIndex | BalancerCommand | RereadInbox
+Command = StoreCommand | Publish | BrokerCommand | BuildIndex | BalancerCommand | RereadInbox

@@ -50,6 +50,8 @@ def note_published(state: SchedulerState, published: Published) -> None:
         run = state.runs.get(sent.run_id)
         if run is not None and run.state is PENDING and run.attempt == sent.attempt:
             state.unstarted.accepted(sent.run_id, published.at)
+            if state.settings.publish_window is None and run.pending_at is not None:
+                state.windows.confirmed(run.queue, published.at - run.pending_at)
 
 
 def publish_uncertain(state: SchedulerState, step: Step, uncertain: PublishUncertain) -> None:

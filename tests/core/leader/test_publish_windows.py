@@ -3,6 +3,8 @@
 from itertools import count
 from typing import Any
 
+import pytest
+
 from itinerary.protocol.identity import adhoc_run_id
 from itinerary.protocol.instants import MILLISECOND, SECOND
 from scheduler_service.core.leader.commands import DispatchRuns
@@ -221,6 +223,33 @@ def test_a_window_that_ran_dry_doubles_until_the_starts_are_counted() -> None:
         windows.refilled("q", is_full=True)
         windows.find("q", 4, 2 * SECOND, now + 2 * SECOND, **ask)
     assert windows.find("q", 4, 2 * SECOND, now + 2 * SECOND, **ask) == MOST
+
+
+def test_what_is_on_its_way_to_a_slow_broker_and_back_does_not_lie() -> None:
+    windows, now = Windows(), 100 * SECOND
+    calm = {"is_late": False, "is_dry": False}
+    for second in range(10):
+        for _ in range(5):
+            windows.started("q", now + second * SECOND)
+    now += 10 * SECOND
+    assert windows.find("q", 4, 2 * SECOND, now, **calm) == 4 + 2 * 5 + 1
+    windows.confirmed("q", 3 * SECOND // 2)
+    assert windows.find("q", 4, 2 * SECOND, now, **calm) == 4 + (2 + 3) * 5 + 1
+    windows.refilled("q", is_full=True)
+    grown = windows.find("q", 4, 2 * SECOND, now, is_late=False, is_dry=True)
+    assert grown == 60
+    assert windows.find("q", 4, 2 * SECOND, now + 4 * SECOND, **calm) == grown, "its starts cannot be counted yet"
+    assert windows.find("q", 4, 2 * SECOND, now + 5 * SECOND, **calm) < grown
+
+
+@pytest.mark.parametrize(("took", "held"), [(-SECOND, 2 * SECOND), (1_000 * SECOND, 22 * SECOND)])
+def test_a_clock_that_is_set_or_an_outage_does_not_hold_a_window_open(took: int, held: int) -> None:
+    windows, now = Windows(), 100 * SECOND
+    windows.confirmed("q", took)
+    windows.refilled("q", is_full=True)
+    assert windows.find("q", 4, 2 * SECOND, now, is_late=False, is_dry=True) == 10
+    sizes = [windows.find("q", 4, 2 * SECOND, now + held + past, is_late=False, is_dry=False) for past in (-1, 0)]
+    assert sizes == [10, 5]
 
 
 def test_a_window_keeps_its_best_second_for_ten_and_does_not_shrink_while_reports_are_late() -> None:

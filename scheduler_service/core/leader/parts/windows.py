@@ -14,6 +14,7 @@ _BEST_OF: Final = 10 * SECOND
 # Seven eighths of the window lie there meanwhile; each refill is a transaction.
 _REFILL_WITHIN: Final = 250 * MILLISECOND
 _FOREIGN_FOR: Final = 10 * SECOND
+_LONGEST_WAY: Final = 10 * SECOND
 
 
 @dataclass(slots=True)
@@ -22,7 +23,8 @@ class Pace:
 
     `grown`: a lower bound until `grown_until`, since the window ran dry. `room_since`: when there was too little room
     for a refill. `foreign_until`: others' messages lie before ours. `recalled`: recalled messages that may lie there.
-    `best`: the most starts within a second, as of the part `judged_in`.
+    `best`: the most starts within a second, as of the part `judged_in`. `confirmed_in`: the time from the commit to the
+    broker's confirmation of the last message.
     """
 
     parts: deque[tuple[int, int]] = field(default_factory=deque)
@@ -35,6 +37,7 @@ class Pace:
     room_since: Instant | None = None
     foreign_until: Instant = 0
     recalled: int = 0
+    confirmed_in: Duration = 0
 
     def effective(self, now: Instant) -> int:
         """The window; all there may be where the queue is mostly others'."""
@@ -95,13 +98,19 @@ class Windows:
         """Count a start."""
         self._pace(queue).count(now)
 
+    def confirmed(self, queue: str, took: Duration) -> None:
+        """Record how long the broker's confirmation of a message took."""
+        self._pace(queue).confirmed_in = min(max(0, took), _LONGEST_WAY)
+
     def find(self, queue: str, wanted: int, ahead: Duration, now: Instant, *, is_late: bool, is_dry: bool) -> int:
         """The window of the queue: what `wanted` and the starts of the last `ahead` ask for, within bounds.
 
-        Doubles when it `is_dry` though runs waited; does not shrink below the best second of the last ten, nor while
-        the inbox is read late.
+        A slow broker makes `ahead` longer: what is on its way there, or reported back, does not lie. Doubles when it
+        `is_dry` though runs waited; does not shrink below the best second of the last ten, nor while the inbox is read
+        late.
         """
         pace = self._pace(queue)
+        ahead += 2 * pace.confirmed_in
         pace.forget_before(now - max(_BEST_OF, ahead))
         window = max(wanted + pace.starts_since(now - ahead) + 1, pace.best_second(now))
         if is_dry and pace.is_full:
