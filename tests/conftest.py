@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -80,6 +81,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next((place for place, start in enumerate(LONGEST_FIRST) if path.startswith(start)), len(LONGEST_FIRST))
 
     items.sort(key=place)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Give no app the tasks of apps of other tests: without `shared=False` each task goes to all apps of the process."""
+    celery: Any = sys.modules.get("celery._state")
+    if celery is not None:
+        finalizers = celery._on_app_finalizers
+        finalizers -= {one for one in finalizers if one.__module__ != "celery.app.builtins"}
 
 
 @pytest.fixture(scope="session")

@@ -32,8 +32,7 @@ def app() -> Celery:
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Celery keeps shared tasks for the life of the process, and so do we the jobs beside them."""
-    monkeypatch.setattr(_state, "_on_app_finalizers", set(_state._on_app_finalizers))
+    """Like Celery its shared tasks, we keep the jobs beside them for the life of the process."""
     # An app that another test made the current one, and closed, takes no shared task.
     monkeypatch.setattr(_state._tls, "current_app", None)
     schedule.declared.clear()
