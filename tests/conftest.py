@@ -85,7 +85,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """Give no app the tasks of apps of other tests: without `shared=False` each task goes to all apps of the process."""
+    """Give no app the tasks of other tests' apps: all apps of a process share each task that is not `shared=False`."""
     celery: Any = sys.modules.get("celery._state")
     if celery is not None:
         finalizers = celery._on_app_finalizers

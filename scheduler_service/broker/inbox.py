@@ -7,9 +7,10 @@ committed position, never MAXLEN). Never interprets an entry.
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from itinerary.protocol.batches import batched
 from itinerary.protocol.errors import BrokerUnavailable
 from itinerary.protocol.instants import MILLISECOND, SECOND, Duration, Instant
 from itinerary.protocol.json_text import storable
@@ -20,6 +21,7 @@ from scheduler_service.ports.broker import Inbox, InboxBatch
 
 _LONGEST_WAIT: Final = 5 * SECOND
 _REPLY_LIVES: Final = 60
+_DEAD_AT_ONCE: Final = 100
 _DEAD_KEPT: Final = 10_000
 _DEAD_FIELDS: Final = 64 * 1024
 _DEAD_REASON: Final = 500
@@ -53,14 +55,18 @@ class RedisInbox(Inbox):
         with redis_errors():
             self._client.xadd(self._keys.inbox, fields)
 
-    def dead_letter(self, entry_id: str, fields: Mapping[str, str], reason: str) -> None:
+    def dead_letter(self, entries: Sequence[tuple[str, Mapping[str, str], str]]) -> None:
         """Keep the newest malformed entries, each cut to 64 KiB: ten thousand of them, or fewer if they are large."""
-        text = json.dumps(dict(fields), ensure_ascii=True)[:_DEAD_FIELDS]
-        dead: Any = {"entry_id": entry_id, "reason": storable(reason)[:_DEAD_REASON], "fields": text}
-        # The bound assumes that all entries are as long as this one, which limits the stream to ten times these bytes.
-        most = min(_DEAD_KEPT, _DEAD_BYTES // (len(text) + _DEAD_REASON))
-        with redis_errors():
-            self._client.xadd(self._keys.inbox_dead, dead, maxlen=most, approximate=True)
+        for batch in batched(entries, _DEAD_AT_ONCE):
+            with redis_errors(), self._client.pipeline(transaction=False) as pipe:
+                for entry_id, fields, reason in batch:
+                    text = json.dumps(dict(fields), ensure_ascii=True)[:_DEAD_FIELDS]
+                    dead: Any = {"entry_id": entry_id, "reason": storable(reason)[:_DEAD_REASON], "fields": text}
+                    # The bound assumes that all entries are as long as this one, which limits the stream to ten times
+                    # these bytes.
+                    most = min(_DEAD_KEPT, _DEAD_BYTES // (len(text) + _DEAD_REASON))
+                    pipe.xadd(self._keys.inbox_dead, dead, maxlen=most, approximate=True)
+                pipe.execute()
 
     def trim(self, position: str) -> None:
         """XTRIM by MINID, with the id that follows `position`."""

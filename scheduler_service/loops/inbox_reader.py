@@ -101,14 +101,18 @@ class InboxReader(Repeating):
 
     def _understood(self, part: Part) -> list[InboxMessage]:
         messages = []
+        malformed = []
         for entry_id, fields in part.entries:
             try:
                 messages.append(decode(fields))
             except MalformedEntry as exc:
-                log.warning("inbox entry set aside", entry_id=entry_id, reason=str(exc))
-                # If we die here, the entry is read and dead-lettered again: two copies, never none.
-                self._inbox.dead_letter(entry_id, fields, str(exc))
-                self._meter.dead_lettered()
+                malformed.append((entry_id, fields, str(exc)))
+        if malformed:
+            self._inbox.dead_letter(malformed)
+        # If we die here, the entries are read and dead-lettered again: two copies, never none.
+        for entry_id, _, reason in malformed:
+            log.warning("inbox entry set aside", entry_id=entry_id, reason=reason)
+            self._meter.dead_lettered()
         return messages
 
 

@@ -34,8 +34,8 @@ class Inbox(Protocol):
     def send(self, kind: str, at: Instant, body: Mapping[str, Any]) -> None:
         """Append one entry."""
 
-    def dead_letter(self, entry_id: str, fields: Mapping[str, str], reason: str) -> None:
-        """Store a malformed entry in the dead-letter stream with its reason."""
+    def dead_letter(self, entries: Sequence[tuple[str, Mapping[str, str], str]]) -> None:
+        """Store malformed entries (id, fields, reason) in the dead-letter stream."""
 
     def trim(self, position: str) -> None:
         """Delete entries at or before `position`, which is committed."""

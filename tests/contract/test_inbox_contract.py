@@ -109,7 +109,7 @@ def test_trimming_at_the_start_drops_nothing(inbox: Inbox) -> None:
 def test_a_buried_entry_does_not_leave_the_stream_by_itself(inbox: Inbox) -> None:
     enqueue(inbox, "a")
     ((entry_id, fields),) = inbox.read(START, 1, 0).entries
-    inbox.dead_letter(entry_id, fields, "body is not JSON")
+    inbox.dead_letter([(entry_id, fields, "body is not JSON")])
     assert inbox.depth() == 1
 
 
@@ -152,7 +152,7 @@ def test_entries_of_anybody_are_read_whatever_their_bytes(redis_url: str) -> Non
         client.xadd(KEYS.inbox, {b"v": b"1", b"type": b"\xff\xfe"})
         ((entry_id, fields),) = inbox.read(START, 10, 0).entries
         assert fields["v"] == "1"
-        inbox.dead_letter(entry_id, fields, "entry type is not known \ud800")
+        inbox.dead_letter([(entry_id, fields, "entry type is not known \ud800")])
         ((_, dead),) = client.xrange(KEYS.inbox_dead)
         assert dead[b"entry_id"].decode() == entry_id
         assert b"not known" in dead[b"reason"]
@@ -162,15 +162,13 @@ def test_entries_of_anybody_are_read_whatever_their_bytes(redis_url: str) -> Non
 @pytest.mark.redis
 def test_dead_letters_are_bounded_in_bytes_and_the_newest_stay(redis_url: str) -> None:
     with closing(RedisInbox(redis_url)) as inbox, connect(redis_url) as client:
-        for number in range(50):
-            inbox.dead_letter(f"small-{number}", {"v": "1"}, "not understood")
-        for number in range(600):
-            inbox.dead_letter(f"large-{number}", {"v": "x" * 70_000}, "not understood " * 100)
+        small: list[tuple[str, dict[str, str], str]] = [(f"small-{n}", {"v": "1"}, "odd") for n in range(3_000)]
+        inbox.dead_letter(small[:50])
+        inbox.dead_letter([(f"large-{n}", {"v": "x" * 70_000}, "not understood " * 100) for n in range(600)])
         kept: Any = client.xrange(KEYS.inbox_dead)
         assert kept[-1][1]["entry_id"] == "large-599"
         assert sum(len(dead["fields"]) + len(dead["reason"]) for _, dead in kept) < 8 * 1024 * 1024
-        for number in range(3_000):
-            inbox.dead_letter(f"small-{number}", {"v": "1"}, "not understood")
+        inbox.dead_letter(small)
         assert client.xlen(KEYS.inbox_dead) > 3_000, "many small ones fit"
 
 

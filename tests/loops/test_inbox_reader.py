@@ -1,7 +1,7 @@
 """The inbox reader: everything once, and once more from the start when it is told so."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 
 import pytest
@@ -172,3 +172,27 @@ def test_what_is_confirmed_was_told_before(reading: Reading) -> None:
     reading.now += SECOND
     listens(reading, 0, 1)
     assert [name for name, _, _ in reading.reported(1)] == ["a"]
+
+
+class Buried(FakeInbox):
+    """Counts how often it is asked to keep malformed entries."""
+
+    times = 0
+
+    def dead_letter(self, entries: Sequence[tuple[str, Mapping[str, str], str]]) -> None:
+        self.times += 1
+        super().dead_letter(entries)
+
+
+def test_all_malformed_entries_of_a_read_are_kept_in_one_round_trip() -> None:
+    inbox = Buried()
+    reading = Reading(inbox)
+    reading.inbox = inbox
+    for _ in range(3):
+        reading.send("a")
+        inbox.append({"v": "1", "type": "nonsense"})
+    reading.reader.start()
+    assert [name for name, _, _ in reading.reported(3)] == ["a"] * 3
+    reading.reader.stop(5)
+    assert [fields["type"] for _, fields, _ in inbox.dead] == ["nonsense"] * 3
+    assert inbox.times == 1

@@ -50,9 +50,9 @@ class FakeInbox:
             self._changed.notify_all()
             return f"{number}-0"
 
-    def dead_letter(self, entry_id: str, fields: Mapping[str, str], reason: str) -> None:
+    def dead_letter(self, entries: Sequence[tuple[str, Mapping[str, str], str]]) -> None:
         self._must_answer()
-        self.dead.append((entry_id, dict(fields), reason))
+        self.dead += [(entry_id, dict(fields), reason) for entry_id, fields, reason in entries]
 
     def trim(self, position: str) -> None:
         with self._changed:
