@@ -59,6 +59,12 @@ class SimClaims(FakeClaims):
         super().__init__()
         self._simulation = simulation
         self.recalled: dict[str, int] = {}
+        self.taken: set[str] = set()
+
+    def take(self, task_ids: Sequence[str]) -> list[bool] | None:
+        won = super().take(task_ids)
+        self.taken.update(one for one, is_won in zip(task_ids, won or (), strict=False) if is_won)
+        return won
 
     def recall(self, messages: Sequence[tuple[str, int]]) -> list[bool] | None:
         won = super().recall(messages)
@@ -72,7 +78,9 @@ class SimClaims(FakeClaims):
         for sent in simulation.dispatcher.published:
             row, attempt = rows.get(sent.run_id), task_id(sent.run_id, sent.attempt)
             is_waited_for = row is not None and row.state is RunState.PENDING and row.attempt == sent.attempt
-            has_started = (sent.run_id, sent.attempt) in simulation.log or attempt in self.holders
+            # A wipe may lose the claim by which the leader withdrew it, before its end is committed.
+            is_held = attempt in self.holders or attempt in self.taken
+            has_started = (sent.run_id, sent.attempt) in simulation.log or is_held
             if sent.seq <= self.recalled.get(attempt, 0):
                 continue  # a later message of it is waited for
             if is_waited_for and not has_started and sent.seq < max(lowest, watermarks.get(sent.queue, 0)):
