@@ -70,7 +70,7 @@ def _stand_in(body: Mapping[str, Any]) -> tuple[Celery, bool]:
     app = Celery("itinerary-moving-in", set_as_current=False, fixups=[], changes=conf)
     app.finalize()
     for task in set(tasks) - set(app.tasks):
-        app.task(name=task, shared=False)(_nothing)
+        app.task(name=task, shared=False, rate_limit=body.get("rate_limits", {}).get(task))(_nothing)
     return app, known
 
 

@@ -14,6 +14,7 @@ from itinerary.protocol.message_headers import SHADOW
 from itinerary.protocol.run_fields import HEADERS
 from scheduler_service.migrating.beat_entry import BeatEntry
 from scheduler_service.migrating.converted import CannotConvert
+from scheduler_service.migrating.rate_limits import rate_limit_difference
 
 _HARMLESS: Final = frozenset({"queue", "priority", "expires", "time_limit", "soft_time_limit", "headers", SHADOW})
 _DROPPED: Final = {
@@ -60,6 +61,7 @@ def options_of(app: Celery, entry: BeatEntry, body: dict[str, Any], app_known: b
     differences += _expires(options.get("expires"), body)
     differences += _limits(options, body)
     differences += _headers(options, body)
+    differences += rate_limit_difference(entry.task, getattr(app.tasks.get(entry.task), "rate_limit", None))
     for name, value in options.items():
         if name not in _HARMLESS and value is not None:
             message = _DROPPED.get(name, "Itinerary has no equal").format(value=value, queue=body["queue"])

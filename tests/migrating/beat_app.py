@@ -24,7 +24,7 @@ def report(*args: object, **kwargs: object) -> str:
     return "reported"
 
 
-@app.task(name="shop.mail")
+@app.task(name="shop.mail", rate_limit="10/m")
 def mail(to: str) -> str:
     return to
 

@@ -18,6 +18,7 @@ from scheduler_service.migrating.beat_entry import ConvertedEntry
 from scheduler_service.migrating.beat_fires import beat_fires
 from scheduler_service.migrating.beat_schedules import spec_of
 from scheduler_service.migrating.comparing import compare
+from scheduler_service.migrating.rate_limits import rate_of
 from tests.support.beat import convert_beat
 
 NOW = parse_instant("2026-11-27T10:00:00Z")
@@ -58,6 +59,25 @@ def test_seconds_become_an_interval_and_the_other_phase_is_told(converted: dict[
     assert body(entry)["schedule"] == {"kind": "interval", "every": "30s", "timezone": "Europe/Paris"}
     assert body(entry)["queue"] == "mail"
     assert "beat counts from its start" in entry.converted.differences[0]
+
+
+def test_the_rate_limit_of_a_task_is_offered_as_a_limit(converted: dict[str, ConvertedEntry]) -> None:
+    told = [text for text in converted["every 30 s"].converted.differences if "rate_limit" in text]
+    assert len(told) == 1
+    assert "rate_limit 10/m holds in each worker by itself" in told[0]
+    assert '`itinerary limits set shop.mail --rate 10/1m`, then `"limits": ["shop.mail"]` in the job' in told[0]
+    assert not [text for text in converted["daily"].converted.differences if "rate_limit" in text]
+
+
+@pytest.mark.parametrize(
+    ("rate_limit", "rate"),
+    [
+        ("10/m", "10/1m"), (5, "5/1s"), ("100/h", "100/1h"), (0.5, "1/2s"), ("1.5/m", "3/2m"), (" 3 / s ", "3/1s"),
+        ("0.001/h", None), (1_000_000, None), ("0/m", None), ("ten", None), ("1/d", None), (1.5, "3/2s"),
+    ],
+)  # fmt: skip
+def test_a_rate_of_celery_is_one_that_a_limit_can_have_or_none(rate_limit: Any, rate: str | None) -> None:
+    assert rate_of(rate_limit) == rate
 
 
 def test_relative_days_become_midnights(converted: dict[str, ConvertedEntry]) -> None:

@@ -38,6 +38,22 @@ def differences(export: dict[str, Any]) -> dict[str, str]:
     return {each.entry.name: "\n".join([*each.converted.differences, str(each.converted.refused)]) for each in moved}
 
 
+def test_the_rate_limits_of_tasks_travel_with_the_export() -> None:
+    app = shop(a={"task": "shop.limited", "schedule": 60}, b={"task": "shop.free", "schedule": 60})
+
+    def nothing() -> None: ...
+
+    app.task(name="shop.limited", shared=False, rate_limit="10/m")(nothing)
+    app.task(name="shop.free", shared=False)(nothing)
+    export = export_beat(app, "shop:app")
+    assert export["rate_limits"] == {"shop.limited": "10/m"}
+    told = differences(export)
+    assert "itinerary limits set shop.limited --rate 10/1m" in told["a"]
+    assert "rate_limit" not in told["b"]
+    del export["rate_limits"]  # as a release before printed it
+    assert "rate_limit" not in differences(export)["a"]
+
+
 @pytest.mark.slow
 def test_what_the_command_prints_is_what_the_app_says(tmp_path: Path) -> None:
     noisy = "print('noise at import')\nfrom tests.migrating.beat_app import app\n"

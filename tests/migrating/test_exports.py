@@ -90,6 +90,8 @@ def test_beat_is_given_exactly_what_it_can_say_and_the_rest_is_refused_by_name()
         job("typed", "0 3 * * *", args=[{"$type": "decimal", "$value": "1"}]),
         job("hidden", "0 3 * * *", kwargs={"token": "[redacted]"}),
         job("ends", "0 3 * * *", end_at="2027-01-01T00:00:00Z"),
+        job("limited", "0 3 * * *", limits=["api"]),
+        job("fair", "0 3 * * *", fair_key="acme"),
     ]
     text, refused = export_beat(jobs, NOW, nearest=False)
     told = why(refused)
@@ -97,7 +99,7 @@ def test_beat_is_given_exactly_what_it_can_say_and_the_rest_is_refused_by_name()
         "elsewhere": "one zone for the whole app", "rhythm": "from its own start", "either": "only where both match",
         "last": "L in its line", "seconds": "6 fields", "once": "kind once", "skips": "overlap skip",
         "retries": "3 attempts", "paused": "paused", "typed": "typed values", "hidden": "hidden values",
-        "ends": "end_at",
+        "ends": "end_at", "limited": "limits api: nothing there", "fair": "fair_key",
     }.items():  # fmt: skip
         assert part in told.pop(name), name
     assert told == {}

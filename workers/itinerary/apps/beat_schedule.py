@@ -44,6 +44,9 @@ def export_beat(app: Celery, place: str) -> dict[str, Any]:
         "scheduler": scheduler_of(app),
         "queue": str(app.conf.task_default_queue),
         "tasks": {name: queue_of(app, name, getattr(task, "queue", None)) for name, task in sorted(app.tasks.items())},
+        "rate_limits": {
+            name: rate for name, task in sorted(app.tasks.items()) if (rate := getattr(task, "rate_limit", None))
+        },
         "entries": [_entry(app, name, entry) for name, entry in sorted(_entries(app).items())],
     }
 
