@@ -78,13 +78,27 @@ def test_a_job_can_come_from_a_file_or_standard_input(itinerary: Itinerary, tmp_
 
 
 def test_enqueueing_with_a_key_twice_is_one_run_and_times_are_meant_in_the_readers_zone(itinerary: Itinerary) -> None:
-    words = ("enqueue", "itinerary.echo", "--at", "2999-07-01T12:00:00", "--attempts", "3", "--key", "k", "--json")
+    itinerary.done("limits", "set", "api", "--concurrency", "1")
+    itinerary.done("limits", "set", "tenant", "--rate", "10/1m", "--per-key")
+    words = (
+        "enqueue", "itinerary.echo", "--at", "2999-07-01T12:00:00", "--attempts", "3", "--key", "k", "--json",
+        "--limit", "api", "--limit", "tenant=a=b", "--fair-key", "f",
+    )  # fmt: skip
     first, again = (json.loads(itinerary.done(*words)) for _ in range(2))
     assert first == again
     assert itinerary(*words, "--attempts", "4").returncode == 1  # the same key for another request
     assert first["due_at"] == "2999-07-01T10:00:00Z"
     assert "2999-07-01 12:00:00" in itinerary.done("runs", "list")
-    itinerary.done("jobs", "add", "once", "t", "--at", "2999-07-01T12:00:00", "--timezone", "America/New_York")
+    assert (first["limits"], first["fair_key"]) == (["api", {"name": "tenant", "key": "a=b"}], None)
+    limit = {"name": "tenant", "key": {"from": "kwargs.tenant"}}
+    itinerary.done(
+        "jobs", "add", "once", "t", "--at", "2999-07-01T12:00:00", "--timezone", "America/New_York",
+        "--limit", json.dumps(limit), "--kwargs", '{"tenant": "acme"}', "--fair-key", json.dumps(limit["key"]),
+    )  # fmt: skip
+    kept = json.loads(itinerary.done("jobs", "show", "once", "--json"))
+    assert (kept["limits"], kept["fair_key"]) == ([limit], limit["key"])
+    run = json.loads(itinerary.done("jobs", "trigger", "once", "--limit", "api", "--fair-key", "mine", "--json"))
+    assert (run["limits"], run["fair_key"]) == (["api"], "mine")
     assert json.loads(itinerary.done("jobs", "show", "once", "--json"))["schedule"]["at"] == "2999-07-01T16:00:00Z"
 
 

@@ -1,11 +1,13 @@
 """Limits and fair keys as requests give them to runs and jobs, and as both show them again."""
 
+import json
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from tests.support.answering_leader import AnsweringLeader
+from tests.support.forms import submit
 
 RUNS, JOBS = "/api/v1/runs", "/api/v1/jobs"
 ACME = {"name": "tenant", "key": "acme"}
@@ -108,6 +110,33 @@ def test_a_job_shows_and_keeps_what_it_names(api: TestClient, limited: dict[str,
     assert api.put(f"{JOBS}/a.job", json=limited).json()["version"] == 1
     changed = api.patch(f"{JOBS}/a.job", json={"limits": None}).json()
     assert (changed["limits"], changed["fair_key"], changed["version"]) == ([], limited["fair_key"], 2)
+
+
+def test_the_pages_of_a_job_and_of_a_run_tell_what_they_count_for(api: TestClient, limited: dict[str, Any]) -> None:
+    page = api.get("/jobs/a.job").text
+    assert "Its runs count for api and tenant of their argument kwargs.tenant." in page
+    assert "In a fair queue, its runs take turns as those of their argument kwargs.tenant." in page
+    run = api.post(f"{JOBS}/a.job/trigger").json()
+    assert "limits <code>api</code> <code>tenant/acme</code>, attempt" in api.get(f"/runs/{run['run_id']}").text
+    fair = api.post(RUNS, json={"task": "t", "fair_key": "<acme>"}).json()
+    assert "fair key <code>&lt;acme&gt;</code>, attempt" in api.get(f"/runs/{fair['run_id']}").text
+
+
+def test_the_form_takes_limits_and_tells_which_of_them_is_wrong(api: TestClient) -> None:
+    typed = {"job_id": "typed", "task": "t", "kind": "hourly", "hourly.minute": "17"}
+    own = {"limits": f'["api", {json.dumps(OF_TENANT)}]', "kwargs": '{"tenant": 7}', "fair_key": "acme"}
+    assert submit(api, "/new-job", **typed, **own).status_code == 303
+    kept = api.get(f"{JOBS}/typed").json()
+    assert (kept["limits"], kept["fair_key"]) == (["api", OF_TENANT], "acme")
+    for field, text, told in (
+        ("limits", '["gone"]', "no limit has this name"),
+        ("limits", "gone", "JSON"),
+        ("fair_key", '{"from": "kwargs.other"}', "must be a text of 1 to 256 characters"),
+    ):
+        refused = submit(api, "/new-job", **{**typed, "job_id": "other", field: text})
+        assert refused.status_code == 422
+        assert f'<a href="#field-{field}">' in refused.text
+        assert told in refused.text
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ RULES = re.compile(
     r"|nested|nest \d+ levels"
     r"|one of sun, mon|schedule of kind \w+ has kind|this field is not known"
     r"|give a duration such as .*, at most|the window holds|run_at plus start_within"
+    r"|no limit has this name|name each limit once|whole number in the job's own args and kwargs|are shown"
     r"|a name begins with a letter or digit|a text of 1 to 200 characters|Celery or Itinerary sends this header"
 )
 # JSON Schema calls 5.0 an integer; the API wants it written as one.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, assert_never
 
 from itinerary.protocol.instants import Instant, format_instant
+from itinerary.protocol.limits import JobLimit, KeyFrom
 from itinerary.protocol.redaction import hidden, is_hidden, redacted
 from itinerary.protocol.run_fields import RetryPolicy
 from scheduler_service.api.pages.moments import Moment, length, moment, pretty
@@ -51,12 +52,24 @@ def policies(job: Job) -> Iterator[tuple[str, str]]:
     yield "Timeout", f"A run is stopped after {length(job.timeout)}." if job.timeout else "A run may take any time."
     if job.start_within is not None:
         yield "Start", f"A run that is not started {length(job.start_within)} after its time is recorded as missed."
+    if job.limits:
+        yield "Limits", f"Its runs count for {' and '.join(map(_limit, job.limits))}."
+    if job.fair_key is not None:
+        yield "Fair key", f"In a fair queue, its runs take turns as those of {_key(job.fair_key)}."
     if job.jitter:
         yield "Jitter", f"Each run is dispatched up to {length(job.jitter)} after its time (jitter)."
     if job.start_at is not None or job.end_at is not None:
         start = "" if job.start_at is None else f" from {format_instant(job.start_at)}"
         end = "" if job.end_at is None else f" until {format_instant(job.end_at)}"
         yield "Bounds", f"It runs{start}{end} only."
+
+
+def _limit(limit: JobLimit) -> str:
+    return limit.name if limit.key is None else f"{limit.name} of {_key(limit.key)}"
+
+
+def _key(key: str | KeyFrom) -> str:
+    return f"their argument {key.path}" if isinstance(key, KeyFrom) else key
 
 
 def _late(misfire: Misfire) -> str:

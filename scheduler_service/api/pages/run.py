@@ -85,6 +85,7 @@ def _view(context: ApiContext, run: Run) -> dict[str, Any]:
     body = run_body(run)
     return {
         "run": run,
+        "fair_key": body["fair_key"],
         "trace": _trace(context, run),
         "line": run_line(run, now),
         "stages": list(_stages(run, now)),

@@ -190,9 +190,9 @@ def limits_of(text: str) -> tuple[LimitUse, ...]:
 
 def lane_of(limits: Sequence[LimitUse], fair_key: str | None = None, job_id: str | None = None) -> str:
     """The lane of a run: of its limits with keys, else of its fair key, else of its job, else of all its limits."""
-    keyed = sorted(limit for limit in limits if limit.key is not None)
+    keyed = [limit for limit in limits if limit.key is not None] if limits else None
     if keyed:
-        return _lane_of_limits(tuple(keyed))
+        return _lane_of_limits(tuple(sorted(keyed)))
     if fair_key is not None:
         return f"{_KEY}{fair_key}"
     if job_id is not None:
