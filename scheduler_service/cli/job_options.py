@@ -26,6 +26,9 @@ Overlap = Annotated[str | None, typer.Option(help=f"{', '.join(OVERLAP.texts)}."
 File = Annotated[str | None, typer.Option("--file", "-f", help="A file of the job's JSON, - for standard input.")]
 _SCHEDULES: Final = {
     "cron": Annotated[str | None, typer.Option(help="Cron expression: five fields, or six with seconds last.")],
+    "dialect": Annotated[
+        str | None, typer.Option(help="The program whose cron line it is: quartz, spring; empty for none.")
+    ],
     "every": Annotated[str | None, typer.Option(help="Interval, such as 25m.")],
     "offset": Annotated[str | None, typer.Option(help="Shift of an interval, such as 2m.")],
     "balanced": Annotated[bool | None, typer.Option("--balanced", help="Let the scheduler place the interval.")],
@@ -123,6 +126,8 @@ def _schedule(options: dict[str, Any]) -> Any:
     extra = {
         name: options[name] for name in ("offset", "timezone", "balanced", "day_match") if options[name] is not None
     }
+    if options["dialect"] is not None:
+        extra["dialect"] = options["dialect"] or None  # null takes it away
     schedule = next(iter(given.values()), None)
     return {**schedule, **extra} if isinstance(schedule, dict) else schedule or extra or None
 

@@ -225,7 +225,7 @@ def _schedule_text(schedule: Mapping[str, Any]) -> str:
     """Return the schedule in short; `jobs preview` gives the sentence."""
     match schedule["kind"]:
         case "cron":
-            text = str(schedule["expr"])
+            text = str(schedule["expr"]) + (f" ({schedule['dialect']})" if schedule.get("dialect") else "")
         case "hourly":
             text = f"hourly at :{schedule['minute']:02d}"
         case "interval":

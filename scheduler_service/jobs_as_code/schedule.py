@@ -15,7 +15,18 @@ from typing import Any, Final, Unpack
 
 from itinerary.jobs import specs
 from itinerary.jobs.body import plain_fields
-from itinerary.jobs.fields import DayMatch, Duration, FoldRule, GapRule, JobFields, Moment, SolarEvent, Unit, Weekday
+from itinerary.jobs.fields import (
+    CronDialect,
+    DayMatch,
+    Duration,
+    FoldRule,
+    GapRule,
+    JobFields,
+    Moment,
+    SolarEvent,
+    Unit,
+    Weekday,
+)
 from itinerary.jobs.functions import leading
 from itinerary.protocol.errors import BadValue, ItineraryError
 from itinerary.protocol.identity import check_job_id, is_task_name
@@ -49,11 +60,12 @@ class Schedule:
         self.stopped = threading.Event()
 
     def cron(
-        self, job_id: str, expr: str, *, task: Any, timezone: str | None = None, day_match: DayMatch | None = None,
-        dst_gap: GapRule | None = None, dst_fold: FoldRule | None = None, **job: Unpack[JobFields],
+        self, job_id: str, expr: str, *, task: Any, timezone: str | None = None, dialect: CronDialect | None = None,
+        day_match: DayMatch | None = None, dst_gap: GapRule | None = None, dst_fold: FoldRule | None = None,
+        **job: Unpack[JobFields],
     ) -> None:  # fmt: skip
-        """Add a job by a cron line: five fields, or six with seconds last."""
-        self._add(job_id, task, specs.cron(expr, self._zone(timezone), day_match, dst_gap, dst_fold), job)
+        """Add a job by a cron line: five fields, or six with seconds last; or a line of the dialect."""
+        self._add(job_id, task, specs.cron(expr, dialect, self._zone(timezone), day_match, dst_gap, dst_fold), job)
 
     def hourly(
         self, job_id: str, minute: int, *, task: Any, timezone: str | None = None, **job: Unpack[JobFields]

@@ -12,7 +12,14 @@ from scheduler_service.core.model import Job
 from scheduler_service.core.schedules.cron import ALIASES
 from scheduler_service.core.schedules.cron_fields import FIVE, MINUTE, FieldKind, read_field, values_text
 from scheduler_service.core.schedules.cron_fields import HOUR as HOURS
-from scheduler_service.core.schedules.schedule import Schedule, occurrences, parse_schedule, upcoming, zone_of
+from scheduler_service.core.schedules.schedule import (
+    Schedule,
+    in_own_dialect,
+    occurrences,
+    parse_schedule,
+    upcoming,
+    zone_of,
+)
 from scheduler_service.core.schedules.zones import changes_between, offset_at
 
 _PERIODS: Final = (HOUR, DAY)
@@ -46,7 +53,7 @@ def cron_line(job: Job, now: Instant) -> CronLine:
     spec, zone = job.schedule_spec, zone_of(job.schedule)
     match spec["kind"]:
         case "cron":
-            return CronLine(_plain(spec["expr"]), zone, spec.get("day_match") == "and")
+            return CronLine(_plain(in_own_dialect(spec)["expr"]), zone, spec.get("day_match") == "and")
         case "hourly":
             return CronLine(f"{spec['minute']} * {_EVERY_DAY}", zone, False)
         case "interval":

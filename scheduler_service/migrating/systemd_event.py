@@ -8,7 +8,7 @@ from itinerary.protocol.instants import Instant, format_instant
 from scheduler_service.core.model import Job
 from scheduler_service.core.schedules.cron import ALIASES
 from scheduler_service.core.schedules.cron_fields import DAY, KINDS, WEEKDAY, FieldKind, read_field
-from scheduler_service.core.schedules.schedule import OnceSchedule, zone_of
+from scheduler_service.core.schedules.schedule import OnceSchedule, in_own_dialect, zone_of
 from scheduler_service.migrating.cron_lines import CannotSay, cron_line
 
 _NAMES: Final = ("Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat")
@@ -39,7 +39,7 @@ def _expression(job: Job, now: Instant) -> tuple[str, bool]:
     """The cron line, of five to seven fields, and whether its days are joined by *and*."""
     spec = job.schedule_spec
     if spec["kind"] == "cron":
-        return str(spec["expr"]), spec.get("day_match") == "and"
+        return str(in_own_dialect(spec)["expr"]), spec.get("day_match") == "and"
     return cron_line(job, now).expr, False
 
 

@@ -150,6 +150,11 @@ def test_every_field_of_a_job_has_an_option(itinerary: Itinerary) -> None:
     itinerary.done("jobs", "edit", "full", "--grace", "2m")
     misfire = json.loads(itinerary.done("jobs", "show", "full", "--json"))["misfire"]
     assert misfire == {"policy": "fire_all", "grace": "2m", "max_catch_up": 7}
+    itinerary.done("jobs", "edit", "full", "--cron", "0 15 10 ? * 6L", "--dialect", "quartz")
+    assert "0 15 10 ? * 6L (quartz) Europe/Berlin" in itinerary.done("jobs", "list")
+    itinerary.done("jobs", "edit", "full", "--cron", "15 10 * * 5L", "--dialect", "")
+    schedule = json.loads(itinerary.done("jobs", "show", "full", "--json"))["schedule"]
+    assert (schedule["expr"], "dialect" in schedule) == ("15 10 * * 5L", False)
 
 
 def test_a_queue_is_paused_shown_and_resumed(itinerary: Itinerary, failed_run: str) -> None:

@@ -66,6 +66,7 @@ SPECS: list[dict[str, Any]] = [
         "kind": "cron", "expr": "5 2 * * 1", "timezone": "Europe/Berlin", "day_match": "and", "dst_gap": "skip",
         "dst_fold": "last",
     },
+    {"kind": "cron", "expr": "0 15 10 ? * 6L 2027-2030", "dialect": "quartz", "timezone": "Europe/Berlin"},
     {"kind": "hourly", "minute": 17, "timezone": "Asia/Kolkata"},
     {
         "kind": "interval", "every": "25m", "offset": "2m", "anchor": "2030-01-01T00:00:00Z", "balanced": False,
@@ -89,7 +90,7 @@ SPECS: list[dict[str, Any]] = [
     FULL["schedule"],
 ]  # fmt: skip
 LEAST: dict[str, tuple[str, ...]] = {
-    "cron": ("expr",), "hourly": ("minute",), "interval": ("every",), "calendar": ("unit",), "once": ("at",),
+    "cron": ("expr", "dialect"), "hourly": ("minute",), "interval": ("every",), "calendar": ("unit",), "once": ("at",),
     "solar": ("event", "latitude", "longitude"),
 }  # fmt: skip
 OF_SPECS = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec['kind']} {spec.get('every', '')}".strip())

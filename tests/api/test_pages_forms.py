@@ -196,6 +196,24 @@ def test_a_warning_is_the_same_in_form_preview_answer_and_plan(
     assert said in html.unescape(api.get("/jobs/doubtful").text)
 
 
+def test_the_form_reads_a_line_of_the_program_that_it_names(api: TestClient) -> None:
+    typed = {**JOB, "kind": "cron", "cron.expr": "0 15 10 ? * 6L"}
+    # Without the dialect it is refused at its field, with the dialects that read it.
+    said = html.unescape(submit(api, "/new-job", **typed).text)
+    assert 'give the field dialect: "quartz" or "spring"' in said
+    assert submit(api, "/new-job", **typed, **{"cron.dialect": "quartz"}).status_code == 303
+    made = api.get("/api/v1/jobs/made.here").json()["schedule"]
+    assert (made["expr"], made["dialect"]) == ("0 15 10 ? * 6L", "quartz")
+    page = api.get("/jobs/made.here").text
+    assert "on the last Friday of the month" in page
+    shown = as_shown(api.get("/jobs/made.here/edit").text)
+    assert shown["cron.dialect"] == "quartz"
+    # An edit that would mean another thing there is refused, not guessed.
+    assert submit(api, "/jobs/made.here/edit", **{**shown, "cron.expr": "15 10 * * 5L"}).status_code == 422
+    patched = api.patch("/api/v1/jobs/made.here", json={"schedule": {"expr": "15 10 * * 5L", "dialect": None}})
+    assert "dialect" not in patched.json()["schedule"]
+
+
 def test_the_preview_shows_the_next_ten_and_what_the_clocks_do(api: TestClient) -> None:
     fields = {"kind": "cron", "cron.expr": "30 2 28 3 *", "cron.timezone": "Europe/Berlin"}
     part = api.post("/parts/preview", data=fields).text

@@ -86,6 +86,7 @@ def test_each_kind_has_a_decorator_and_every_field_a_place(app: Celery) -> None:
     assert {*fields, "job_id", "task", "schedule"} == FIELDS, "a new field belongs into itinerary/jobs/fields.py"
     kinds = {
         "a": schedule.cron("0 0 13 * fri", day_match="and", dst_gap="skip", dst_fold="both", job_id="a", **fields),
+        "q": schedule.cron("0 15 10 ? * 6L", dialect="quartz", job_id="q", **fields),
         "b": schedule.hourly(5, timezone="Asia/Tokyo", job_id="b", **fields),
         "c": schedule.interval("25m", anchor=datetime(2026, 1, 1, tzinfo=UTC), job_id="c", **fields),
         "d": schedule.balanced("25m", pinned=True, job_id="d", **fields),
@@ -102,7 +103,7 @@ def test_each_kind_has_a_decorator_and_every_field_a_place(app: Celery) -> None:
     app.task(shared=False, name="t")(task)
     read = {name: definition_of(read_job(body, created_at=0)[0]) for name, body in by_id(app).items()}
     assert [read[name]["schedule"]["kind"] for name in sorted(read)] == [
-        "cron", "hourly", "interval", "interval", "calendar", "calendar", "once", "solar",
+        "cron", "hourly", "interval", "interval", "calendar", "calendar", "once", "solar", "cron",
     ]  # fmt: skip
     assert read["a"]["schedule"]["dst_fold"] == "both"
     assert (read["d"]["schedule"]["balanced"], read["d"]["schedule"]["pinned"]) == (True, True)

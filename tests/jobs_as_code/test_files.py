@@ -176,6 +176,7 @@ SPECS = [
     {"kind": "cron", "expr": "0 2 * * *"},
     {"kind": "cron", "expr": "0 0 13 * fri", "day_match": "and", "timezone": "Europe/Berlin", "dst_fold": "both"},
     {"kind": "cron", "expr": "H H * * *"},
+    {"kind": "cron", "expr": "0 0 9 13 * FRI", "dialect": "spring", "timezone": "Europe/Berlin"},
     {"kind": "hourly", "minute": 0},
     {"kind": "interval", "every": "25m", "balanced": True},
     {"kind": "interval", "every": "25m", "anchor": "2026-01-01T00:00:00Z"},

@@ -34,6 +34,7 @@ schedule.cron("* * * * *", colour="red")  # wrong: call-arg
 schedule.cron("* * * * *", overlap="que")  # wrong: arg-type
 schedule.cron("* * * * *", "UTC")  # wrong: call-arg
 schedule.cron("* * * * *", day_match="xor")  # wrong: arg-type
+schedule.cron("0 0 9 * * ?", dialect="unix")  # wrong: arg-type
 schedule.cron("* * * * *", retry={"attempts": 3})  # wrong: typeddict-unknown-key
 schedule.cron("* * * * *", misfire={"policy": "never"})  # wrong: typeddict-item
 schedule.cron("* * * * *", limits=[5])  # wrong: list-item

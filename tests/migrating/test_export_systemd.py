@@ -40,6 +40,8 @@ JOBS = [
     job("quarters", {"kind": "interval", "every": "15m"}),
     job("from-the-end", "0 3 L,L-2 * *"),
     job("thirteenth", {"kind": "cron", "expr": "0 3 13 * fri", "day_match": "and"}),
+    job("of-quartz", {"kind": "cron", "expr": "20 15 10 L-1 * ? 2026-2028", "dialect": "quartz"}),
+    job("of-spring", {"kind": "cron", "expr": "0 0 3 13 * FRI-SUN", "dialect": "spring"}),
     job("years", "5 4 1 1 * 30 2027,2030-2031"),
     job("once", {"kind": "once", "at": "2027-01-01T00:00:07Z"}),
     job("wall", {**BERLIN, "expr": "30 2 * * *", **FIRST}),

@@ -187,6 +187,30 @@ def test_what_cron_cannot_do_is_refused_by_name(fields: dict[str, Any], part: st
     assert part in why(refused)["one"]
 
 
+def test_a_line_of_quartz_or_spring_is_exported_in_five_fields_or_refused_by_name() -> None:
+    lines = {
+        "week": ("quartz", "0 15 10 ? * 2-6"), "step": ("spring", "0 */5 9 * * SUN"), "daily": ("spring", "@daily"),
+        "last": ("quartz", "0 15 10 ? * 6L"), "years": ("quartz", "0 15 10 * * ? 2027"),
+        "seconds": ("spring", "5 0 9 * * *"), "both": ("spring", "0 0 0 13 * FRI"),
+    }  # fmt: skip
+    jobs = [
+        job(name, {"kind": "cron", "expr": expr, "dialect": dialect}, kwargs=COMMAND)
+        for name, (dialect, expr) in lines.items()
+    ]
+    text, refused = export_crontab(jobs, NOW, nearest=False)
+    for line in ("15 10 * * 1,2,3,4,5 ", "*/5 9 * * 0 ", "0 0 * * * "):
+        assert f"\n{line}" in text
+    reasons = why(refused)
+    assert set(reasons) == {"last", "years", "seconds", "both"}
+    for name, part in (
+        ("last", "5l in its line"),
+        ("years", "7 fields"),
+        ("seconds", "6 fields"),
+        ("both", "cron on either"),
+    ):
+        assert part in reasons[name]
+
+
 def test_an_interval_that_divides_the_hour_is_a_line() -> None:
     spec = {"kind": "interval", "every": "15m", "offset": "2m"}
     text, refused = export_crontab([job("one", spec, kwargs=COMMAND)], NOW, nearest=False)

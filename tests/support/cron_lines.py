@@ -18,6 +18,7 @@ class Line:
     text: str
     meaning: Meaning
     plain: bool
+    dialect: str | None = None
 
 
 def random_line(dice: random.Random, with_seconds: bool) -> Line:
@@ -43,6 +44,68 @@ def random_line(dice: random.Random, with_seconds: bool) -> Line:
     plain = either or day_text == "*" or weekday_text == "*"
     plain = plain and not ("#" in weekday_text and day_text != "*")
     return Line(" ".join(texts), meaning, plain and day_open + weekday_open > 0)
+
+
+def random_line_of(dialect: str, dice: random.Random) -> Line:
+    """A line of Quartz (with years, at times) or Spring (both days at once, at times), and what it means there."""
+    second_text, seconds = ("0", frozenset({0})) if dice.random() < 0.7 else _numbers(dice, 0, 59)
+    minute_text, minutes = _numbers(dice, 0, 59)
+    hour_text, hours = _numbers(dice, 0, 23, small=4)
+    day_text, on_day, day_open = _days(dice)
+    month_text, months = _months(dice)
+    weekday_text, on_weekday = _weekdays_of(dialect, dice)
+    year_text, years = "", None
+    if dialect == "quartz":
+        if minute_text.startswith("*/") and dice.random() < 0.3:
+            minute_text = minute_text[1:]
+        if dice.random() < 0.5 or day_open:
+            day_text, on_day = "?", lambda _: True
+        else:
+            weekday_text, on_weekday = "?", lambda _: True
+        if dice.random() < 0.2:
+            first = dice.randint(1970, 2060)
+            year_text, years = f" {first}-{first + 30}", range(first, first + 31)
+    meaning = Meaning(
+        minutes,
+        hours,
+        seconds,
+        lambda day: day.month in months and on_day(day) and on_weekday(day) and (years is None or day.year in years),
+        wildcard=minute_text.startswith(("*", "/")) or hour_text.startswith("*"),
+    )
+    text = f"{second_text} {minute_text} {hour_text} {day_text} {month_text} {weekday_text}{year_text}"
+    return Line(text, meaning, plain=False, dialect=dialect)
+
+
+def _weekdays_of(dialect: str, dice: random.Random) -> tuple[str, Callable[[date], bool]]:
+    """A field for the weekday: Quartz counts from Sunday as 1, Spring as 0 or 7."""
+    if dice.random() < 0.6:
+        return "*", lambda _: True
+    name = _WEEKDAYS.index
+    shift = 1 if dialect == "quartz" else 0
+    which, other, nth = dice.randrange(7), dice.randrange(7), dice.randint(1, 5)
+    digit = str(which + shift) if which or dialect == "quartz" else dice.choice("07")
+    shown = dice.choice((digit, _WEEKDAYS[which].upper()))
+    match dice.randrange(6):
+        case 0:
+            return f"{shown}#{nth}", lambda day: _weekday(day) == which and (day.day - 1) // 7 + 1 == nth
+        case 1:
+            return f"{shown}L", lambda day: _weekday(day) == which and (day + timedelta(days=7)).month != day.month
+        case 2:
+            return f"{shown},{_WEEKDAYS[other]}", lambda day: _weekday(day) in (which, other)
+        case 3 if dialect == "quartz" and which != other:  # past Saturday too
+            days = {(which + n) % 7 for n in range((other - which) % 7 + 1)}
+            return f"{shown}-{other + 1}", lambda day: _weekday(day) in days
+        case 3 if dialect == "spring" and which > 0:  # up to Sunday, as 7
+            last = dice.randint(which, 7)
+            days = {n % 7 for n in range(which, last + 1)}
+            return f"{shown}-{last}", lambda day: _weekday(day) in days
+        case 4 if dialect == "quartz":
+            step = dice.randint(2, 4)
+            return f"{digit}/{step}", lambda day: _weekday(day) in range(which, 7, step)
+        case 5 if dialect == "quartz":
+            return "L", lambda day: _weekday(day) == name("sat")
+        case _:
+            return shown, lambda day: _weekday(day) == which
 
 
 def _joined(by_day: bool, by_weekday: bool, either: bool) -> bool:

@@ -18,12 +18,18 @@ def _without_default(schema: dict[str, Any]) -> None:
 
 
 class Cron(Strict):
-    """A cron expression: five fields, or six with seconds last."""
+    """A cron expression: five fields, or six with seconds last; or a line of the `dialect`."""
 
     kind: Literal["cron"]
     expr: str = Field(max_length=256, pattern=r"^[ -~\t]+$", examples=["0 2 1 * *"])
+    dialect: Literal["quartz", "spring"] | None = Field(
+        None, description="The program whose line it is: seconds first, weekdays as that program counts them"
+    )
     timezone: Zone = "UTC"
-    day_match: Literal["or", "and"] = "or"
+    day_match: Literal["or", "and"] = Field(
+        "or", description="Default: or; and where the dialect is spring",
+        json_schema_extra=_without_default,
+    )  # fmt: skip
     dst_gap: Literal["next_valid", "shift", "skip"] = "next_valid"
     dst_fold: Literal["first", "last", "both"] = Field(
         "first", description="Default: first, or both if the line has seconds",

@@ -32,7 +32,7 @@ KINDS: Final = (
 )
 # The fields of each kind of schedule; the form's names have the kind as prefix.
 _TEXTS: Final = {
-    "cron": ("expr", "timezone", "day_match", "dst_gap", "dst_fold"),
+    "cron": ("expr", "dialect", "timezone", "day_match", "dst_gap", "dst_fold"),
     "hourly": ("timezone",),
     "interval": ("every", "offset", "anchor", "timezone"),
     "calendar": ("unit", "start", "timezone"),
@@ -49,8 +49,8 @@ LABELS: Final = {path: leaf.label for path, leaf in _LEAVES.items()} | {
     "kind": "Schedule",
     "interval.every": "Every", "interval.offset": "Offset", "interval.anchor": "Counted from",
     "interval.timezone": "Time zone", "interval.balanced": "Balanced", "interval.pinned": "Pinned",
-    "cron.expr": "Line", "cron.timezone": "Time zone", "cron.day_match": "Day and weekday",
-    "cron.dst_gap": "Skipped times", "cron.dst_fold": "Repeated times",
+    "cron.expr": "Line", "cron.dialect": "Dialect", "cron.timezone": "Time zone",
+    "cron.day_match": "Day and weekday", "cron.dst_gap": "Skipped times", "cron.dst_fold": "Repeated times",
     "hourly.minute": "Minute", "hourly.timezone": "Time zone",
     "calendar.every": "Every", "calendar.unit": "Unit", "calendar.at": "At", "calendar.weekdays": "Weekdays",
     "calendar.days": "Days", "calendar.start": "First day", "calendar.timezone": "Time zone", "once.at": "At",

@@ -1,8 +1,8 @@
 """Cron lines as masks: parsed once when a job is saved, then matched without the text.
 
 The dialect is croniter's: five fields, or six with the seconds last, or seven with the year. Day of month and weekday
-are ORed when neither starts with `*`, else ANDed (Vixie); `day_match: and` always ANDs. Lines that never match any date
-are refused. Pure text and bits: knows no zone and no clock.
+are ORed when neither starts with `*`, else ANDed (Vixie); `day_match: and` always ANDs. A line of another dialect is
+rewritten first. Lines that never match any date are refused. Pure text and bits: knows no zone and no clock.
 """
 
 import re
@@ -28,6 +28,7 @@ from scheduler_service.core.schedules.cron_fields import (
     values_text,
 )
 from scheduler_service.core.schedules.days import DayPattern, ever_matches
+from scheduler_service.core.schedules.dialects import DIALECTS, Dialect, own_line
 from scheduler_service.core.schedules.other_dialects import (
     RRULE_ADVICE,
     advice,
@@ -81,16 +82,51 @@ def has_hash(expr: str) -> bool:
     return _HASHED.search(expr) is not None
 
 
-def read_line(expr: object, day_match: DayMatch, job_id: str) -> CronLine:
+def read_line(expr: object, day_match: DayMatch, job_id: str, dialect: Dialect | None = None) -> CronLine:
     """Parse a cron line; BadValue naming `expr`, the field and its allowed values."""
     text = _checked(expr)
+    if dialect is None:
+        text = ALIASES.get(text, text)
     own = job_id if has_hash(text) else ""
     try:
-        return _read(text, day_match, own)
+        return _read(text, day_match, own) if dialect is None else _read_rewritten(text, day_match, dialect)
     except BadValue as refused:
-        other = _other_reading(text, day_match, own)
-        hint = "" if other is None else f"{advice(text, other)} "
+        hint = _hint(text, day_match, own) if dialect is None else ""
         raise BadValue("expr", expr, hint + refused.allowed) from None
+
+
+def rewritten(expr: str, dialect: Dialect) -> str:
+    """Return a line of another dialect as this one writes it."""
+    return _rewritten(_checked(expr), dialect)
+
+
+def _rewritten(text: str, dialect: Dialect) -> str:
+    return ALIASES[text] if dialect == "spring" and text in ALIASES else own_line(dialect, text)
+
+
+@lru_cache(maxsize=65_536)
+def _read_rewritten(text: str, day_match: DayMatch, dialect: Dialect) -> CronLine:
+    line = _read_plainly(_rewritten(text, dialect), day_match, "")
+    # There every line has a field for the seconds; only another value than 0 names them.
+    return replace(line, has_seconds=line.pattern.seconds != 1)
+
+
+def _hint(text: str, day_match: DayMatch, job_id: str) -> str:
+    """Say how else a refused line may be meant; empty if no other reading is valid."""
+    other, dialects = _other_reading(text, day_match, job_id), _readers(text, day_match)
+    return f"{advice(text, other, dialects)}; " if other or dialects else ""
+
+
+def _readers(text: str, day_match: DayMatch) -> list[Dialect]:
+    """List the dialects in which the line is valid."""
+    found = []
+    for dialect in DIALECTS:
+        try:
+            _read_rewritten(text, day_match, dialect)
+        except BadValue:
+            continue
+        found.append(dialect)
+    return found
 
 
 def _other_reading(text: str, day_match: DayMatch, job_id: str) -> str | None:
@@ -119,7 +155,7 @@ def _checked(expr: object) -> str:
         raise BadValue("expr", expr, "put the time zone in the field timezone, not in the expression")
     if text.startswith("@") and text not in ALIASES:
         raise BadValue("expr", expr, _alias_advice(text))
-    return ALIASES.get(text, text)
+    return text
 
 
 def _alias_advice(text: str) -> str:
@@ -134,7 +170,9 @@ def _read(text: str, day_match: DayMatch, job_id: str) -> CronLine:
     if not line.has_seconds or not means_more_than_a_second(text):
         return line
     other = _other_reading(text, day_match, job_id)
-    return line if other is None else replace(line, notes=(advice(text, other), *line.notes))
+    if other is None:
+        return line
+    return replace(line, notes=(advice(text, other, _readers(text, day_match)), *line.notes))
 
 
 def _read_plainly(text: str, day_match: DayMatch, job_id: str) -> CronLine:

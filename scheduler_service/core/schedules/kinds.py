@@ -18,7 +18,7 @@ UNPLACED: Final[Instant] = LAST_SECOND * SECOND
 
 @dataclass(frozen=True, slots=True)
 class CronSchedule:
-    """A cron line in a zone; `expr` is the saved line."""
+    """A cron line in a zone; `expr` is the saved line, in this service's dialect."""
 
     expr: str
     wall: WallTimes

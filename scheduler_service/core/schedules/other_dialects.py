@@ -5,6 +5,7 @@ too, with another meaning. Only text: the caller judges whether a reading is a v
 """
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 _RRULE: Final = re.compile(r"(^|[:;\s])(rrule|freq|dtstart|byday|interval|exdate|rdate)\s*[:=]", re.ASCII)
@@ -41,9 +42,14 @@ def means_more_than_a_second(text: str) -> bool:
     return parts[5] != "0" and not (parts[0] == "*" and parts[5] == "*")
 
 
-def advice(text: str, reading: str) -> str:
-    """Return the advice for a line that may have been meant in the other order."""
-    parts = f"seconds are last here; did you mean {reading!r}?"
-    if _NUMBERED.search(text.split(" ")[5]):
-        parts += " (in Quartz 1 is Sunday, here it is Monday)"
+def advice(text: str, reading: str | None, dialects: Sequence[str]) -> str:
+    """Return the advice for a line that may have been meant in the other order, or in one of `dialects`."""
+    parts = "seconds are last here"
+    if reading is not None:
+        parts += f"; did you mean {reading!r}?"
+        if _NUMBERED.search(text.split(" ")[5]):
+            parts += " (in Quartz 1 is Sunday, here it is Monday)"
+    if dialects:
+        named = " or ".join(f'"{dialect}"' for dialect in dialects)
+        parts += f"{'' if reading else '.'} For a line of another program give the field dialect: {named}"
     return parts

@@ -16,7 +16,13 @@ from scheduler_service.core.schedules.kinds import (
     zone_of,
 )
 from scheduler_service.core.schedules.solar_times import EVENTS as SOLAR_EVENTS
-from scheduler_service.core.schedules.specs import SPEC_FIELDS, ParsedSchedule, canonical_spec, parse_schedule
+from scheduler_service.core.schedules.specs import (
+    SPEC_FIELDS,
+    ParsedSchedule,
+    canonical_spec,
+    in_own_dialect,
+    parse_schedule,
+)
 from scheduler_service.core.schedules.stepping import count, latest, next_after, occurrences, upcoming
 
 __all__ = [
@@ -33,6 +39,7 @@ __all__ = [
     "SolarSchedule",
     "canonical_spec",
     "count",
+    "in_own_dialect",
     "jitter_of",
     "latest",
     "next_after",

@@ -14,7 +14,8 @@ from itinerary.protocol.instants import Instant, format_instant
 from scheduler_service.core.memo import shared
 from scheduler_service.core.schedules import calendar_specs, interval_specs, solar_specs
 from scheduler_service.core.schedules.clock_rules import ClockRule
-from scheduler_service.core.schedules.cron import CronLine, has_hash, read_line, resolve_hash
+from scheduler_service.core.schedules.cron import CronLine, has_hash, read_line, resolve_hash, rewritten
+from scheduler_service.core.schedules.dialects import DIALECTS, Dialect
 from scheduler_service.core.schedules.kinds import CronSchedule, HourlySchedule, OnceSchedule, Schedule
 from scheduler_service.core.schedules.spec_reading import choice, moment, month_start, only_known, whole, zone_name
 from scheduler_service.core.schedules.wall_times import Clockwork, WallTimes
@@ -23,7 +24,7 @@ from scheduler_service.core.schedules.warnings import clock_warnings
 Kind = Literal["cron", "hourly", "interval", "calendar", "once", "solar"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 SPEC_FIELDS: Final[Mapping[Kind, tuple[str, ...]]] = {
-    "cron": ("expr", "timezone", "day_match", "dst_gap", "dst_fold"),
+    "cron": ("expr", "dialect", "timezone", "day_match", "dst_gap", "dst_fold"),
     "hourly": ("minute", "timezone"),
     "interval": interval_specs.KEYS,
     "calendar": calendar_specs.KEYS,
@@ -134,15 +135,20 @@ def _canonical(spec: Mapping[str, Any], job_id: str) -> Mapping[str, Any]:
 def _canonical_cron(spec: Mapping[str, Any], job_id: str) -> dict[str, Any]:
     only_known(spec, SPEC_FIELDS["cron"])
     expr = spec.get("expr")
-    day_match = choice(spec, "day_match", _DAY_MATCH)
+    dialect = _dialect(spec)
+    day_match = choice(spec, "day_match", ("and", "or") if dialect == "spring" else _DAY_MATCH)
     # Resolve an `H` with any id: only its syntax matters here.
-    line = read_line(expr, day_match, job_id or "any")  # type: ignore[arg-type]
+    line = read_line(expr, day_match, job_id or "any", dialect)  # type: ignore[arg-type]
+    if dialect == "spring" and line.pattern.days.either:
+        raise BadValue("day_match", day_match, "and: Spring runs on days that match both fields")
     folds = ("both", "first", "last") if line.has_seconds else _FOLDS
     assert isinstance(expr, str)
     text = " ".join(expr.split())
     return {
         "kind": "cron",
         "expr": resolve_hash(text, job_id) if job_id and has_hash(text) else text,
+        # Absent where it is not given: the release before refuses a definition with a field that it does not know.
+        **({} if dialect is None else {"dialect": dialect}),
         "timezone": zone_name(spec),
         "day_match": day_match,
         "dst_gap": choice(spec, "dst_gap", _GAPS),
@@ -150,19 +156,37 @@ def _canonical_cron(spec: Mapping[str, Any], job_id: str) -> dict[str, Any]:
     }
 
 
+def _dialect(spec: Mapping[str, Any]) -> Dialect | None:
+    given = spec.get("dialect")
+    if given is None:
+        return None
+    for dialect in DIALECTS:
+        if given == dialect:
+            return dialect
+    raise BadValue("dialect", given, f"one of {', '.join(DIALECTS)}; omit it for a line of this service's own dialect")
+
+
+def in_own_dialect(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a canonical cron spec with its line in this service's dialect, for those who read the line themselves."""
+    if "dialect" not in spec:
+        return spec
+    own = {key: value for key, value in spec.items() if key != "dialect"}
+    return {**own, "expr": rewritten(spec["expr"], spec["dialect"])}
+
+
 def _cron(spec: Mapping[str, Any], job_id: str, created_at: Instant) -> ParsedSchedule:
     expr = spec["expr"]
     own = job_id if has_hash(expr) else ""
     rest = (spec["timezone"], spec["day_match"], spec["dst_gap"], spec["dst_fold"], month_start(created_at))
-    schedule, notes = _cron_kept(expr, own, *rest)
+    schedule, notes = _cron_kept(expr, own, *rest, spec.get("dialect"))
     return ParsedSchedule(schedule, _canonical(spec, own) if own else spec, notes)
 
 
 @lru_cache(maxsize=65_536)
 def _cron_kept(
-    expr: str, job_id: str, zone: str, day_match: Any, gap: Any, fold: Any, since: int
+    expr: str, job_id: str, zone: str, day_match: Any, gap: Any, fold: Any, since: int, dialect: Dialect | None
 ) -> tuple[CronSchedule, tuple[str, ...]]:
-    line: CronLine = read_line(expr, day_match, job_id)
+    line: CronLine = read_line(expr, day_match, job_id, dialect)
     pattern = line.pattern
     rule = ClockRule(True) if pattern.wildcard else ClockRule(False, gap, fold)
     block = Clockwork(pattern.hours, pattern.minutes, pattern.seconds)
@@ -170,7 +194,7 @@ def _cron_kept(
     notes = line.notes + clock_warnings(wall, since)
     if pattern.wildcard and (gap != "next_valid" or fold != ("both" if line.has_seconds else "first")):
         notes += (_NO_EFFECT,)
-    return CronSchedule(expr, wall), notes
+    return CronSchedule(expr if dialect is None else rewritten(expr, dialect), wall), notes
 
 
 @lru_cache(maxsize=4_096)

@@ -11,7 +11,7 @@ from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import DAY, SECOND
 from scheduler_service.core.schedules.describe import describe
 from scheduler_service.core.schedules.schedule import occurrences, parse_schedule
-from tests.support.cron_lines import random_line
+from tests.support.cron_lines import random_line, random_line_of
 from tests.support.moments import at
 
 START = at("2026-11-01T00:00:00Z")
@@ -76,20 +76,30 @@ def weekdays_of(sentence: str) -> set[int]:
     return named or set(range(7))
 
 
+def random_spec(dice: random.Random) -> tuple[dict[str, str], bool]:
+    """A cron line of any dialect, and whether the weekday alone decides on its days, by more than an ordinal."""
+    dialect = dice.choice((None, None, None, "quartz", "spring"))
+    open_days = dice.random() < 0.7
+    if dialect is None:
+        line = random_line(dice, with_seconds=dice.random() < 0.3).text
+        minute, hour, day, month, weekday, *more = line.split()
+        day, month = ("*", "*") if open_days else (day, month)
+        spec = {"kind": "cron", "expr": " ".join([minute, hour, day, month, weekday, *more])}
+        return spec, (day, month) == ("*", "*") and "#" not in weekday
+    line = random_line_of(dialect, dice).text
+    second, minute, hour, day, month, weekday, *more = line.split()
+    if open_days and weekday != "?":
+        day, month, more = "?", "*", []
+    spec = {"kind": "cron", "expr": " ".join([second, minute, hour, day, month, weekday, *more]), "dialect": dialect}
+    return spec, day in ("*", "?") and month == "*" and not more and "#" not in weekday
+
+
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**32))
 def test_a_sentence_claims_the_times_of_day_and_the_weekdays_that_fire(seed: int) -> None:
-    dice = random.Random(seed)
-    line = random_line(dice, with_seconds=dice.random() < 0.3).text
-    minute, hour, day, month, weekday, *seconds = line.split()
-    if dice.random() < 0.7:
-        day = month = "*"
+    line, by_weekday = random_spec(random.Random(seed))
     try:
-        schedule = parse_schedule(
-            {"kind": "cron", "expr": " ".join([minute, hour, day, month, weekday, *seconds])},
-            job_id="a",
-            created_at=START,
-        ).schedule
+        schedule = parse_schedule(line, job_id="a", created_at=START).schedule
     except BadValue:
         return
     sentence = describe(schedule).removesuffix(" (UTC)")
@@ -99,7 +109,7 @@ def test_a_sentence_claims_the_times_of_day_and_the_weekdays_that_fire(seed: int
     fired = [datetime.fromtimestamp(t // SECOND, UTC) for t in
              occurrences(schedule, START + first * DAY, START + (first + 1) * DAY)]  # fmt: skip
     assert {(t.hour, t.minute, t.second) for t in fired} == clocks_of(sentence), (line, sentence)
-    if (day, month) != ("*", "*") or "#" in weekday:
+    if not by_weekday:
         return
     days = {d % 7 for d in range(35) if occurrences(schedule, START + d * DAY, START + (d + 1) * DAY)}
     start = datetime.fromtimestamp(START // SECOND, UTC).weekday()

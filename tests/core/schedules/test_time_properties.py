@@ -1,5 +1,6 @@
 """The vectorised engines against the plain model, and against croniter where both agree by rule."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from random import Random
@@ -12,10 +13,11 @@ from hypothesis import strategies as st
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import HOUR, MINUTE, SECOND, Instant, from_datetime
 from scheduler_service.core.index.expansion import Entry, expand
+from scheduler_service.core.schedules.dialects import DIALECTS
 from scheduler_service.core.schedules.schedule import Schedule, count, latest, next_after, occurrences, parse_schedule
 from scheduler_service.core.schedules.zone_rules import load_zone
 from scheduler_service.core.schedules.zones import changes_between
-from tests.support.cron_lines import Line, random_line
+from tests.support.cron_lines import Line, random_line, random_line_of
 from tests.support.oracle import fires
 from tests.support.tz_files import zone_names
 
@@ -40,16 +42,17 @@ class Case:
 
 
 @st.composite
-def cases(draw: st.DrawFn, near_jumps: float = 0.9) -> Case:
+def cases(draw: st.DrawFn, near_jumps: float = 0.9, dialects: Sequence[str | None] = (None,)) -> Case:
     """Cases whose windows begin, end or lie around a jump of the zone's clocks, so many of them."""
-    return case_of(draw(st.integers(0, 2**60)), near_jumps)
+    return case_of(draw(st.integers(0, 2**60)), near_jumps, draw(st.sampled_from(dialects)))
 
 
-def case_of(seed: int, near_jumps: float = 0.9) -> Case:
+def case_of(seed: int, near_jumps: float = 0.9, dialect: str | None = None) -> Case:
     """The case of a seed."""
     dice = Random(seed)
     gap, fold = dice.choice(RULES)
-    return Case(seed, random_line(dice, dice.random() < 0.3), _window(dice, near_jumps), gap, fold)
+    line = random_line(dice, dice.random() < 0.3) if dialect is None else random_line_of(dialect, dice)
+    return Case(seed, line, _window(dice, near_jumps), gap, fold)
 
 
 def _window(dice: Random, near_jumps: float) -> Window:
@@ -70,6 +73,8 @@ def _moment(dice: Random, near_jumps: float) -> tuple[str, int]:
 
 def _parsed(line: Line, zone: str, gap: str, fold: str) -> Schedule:
     spec = {"kind": "cron", "expr": line.text, "timezone": zone, "dst_gap": gap, "dst_fold": fold}
+    if line.dialect is not None:
+        spec["dialect"] = line.dialect
     try:
         return parse_schedule(spec, job_id="", created_at=0).schedule
     except BadValue as refused:
@@ -116,10 +121,16 @@ def test_every_engine_fires_when_the_plain_model_does(case: Case) -> None:
     _hold_against_the_model(case)
 
 
+@settings(RELAXED, max_examples=60)
+@given(cases(dialects=DIALECTS))
+def test_a_line_of_quartz_or_spring_fires_when_it_does_there(case: Case) -> None:
+    _hold_against_the_model(case)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @settings(RELAXED, max_examples=20_000)
-@given(cases())
+@given(cases(dialects=(None, None, *DIALECTS)))
 def test_every_engine_fires_when_the_plain_model_does_twenty_thousand_times(case: Case) -> None:
     _hold_against_the_model(case)
 

@@ -114,6 +114,8 @@ def _dashboard() -> str:
 
 def _schedule(body: Mapping[str, Any]) -> str:
     text = _SCHEDULES.get(body["kind"], "{kind}").format_map(body)
+    if body.get("dialect"):
+        text = f"{text} ({body['dialect']})"
     return text if body.get("timezone") in (None, "UTC") else f"{text}, {body['timezone']}"
 
 

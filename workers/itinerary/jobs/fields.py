@@ -9,6 +9,7 @@ Moment = str | datetime
 Overlap = Literal["skip", "allow", "queue", "queue_all", "cancel_running"]
 MisfirePolicy = Literal["fire_once", "fire_all", "skip"]
 Priority = Literal[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+CronDialect = Literal["quartz", "spring"]
 DayMatch = Literal["or", "and"]
 GapRule = Literal["next_valid", "shift", "skip"]
 FoldRule = Literal["first", "last", "both"]

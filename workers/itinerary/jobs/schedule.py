@@ -16,7 +16,18 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from itinerary.jobs import specs
 from itinerary.jobs.body import plain_fields
-from itinerary.jobs.fields import DayMatch, Duration, FoldRule, GapRule, JobFields, Moment, SolarEvent, Unit, Weekday
+from itinerary.jobs.fields import (
+    CronDialect,
+    DayMatch,
+    Duration,
+    FoldRule,
+    GapRule,
+    JobFields,
+    Moment,
+    SolarEvent,
+    Unit,
+    Weekday,
+)
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.identity import check_job_id
 
@@ -46,14 +57,18 @@ def cron(
     expr: str,
     *,
     timezone: str | None = None,
+    dialect: CronDialect | None = None,
     day_match: DayMatch | None = None,
     dst_gap: GapRule | None = None,
     dst_fold: FoldRule | None = None,
     job_id: str | None = None,
     **job: Unpack[JobFields],
 ) -> Callable[[_Task], _Task]:
-    """Run the task by a cron line: five fields, or six with seconds last. `job_id` is the task's name by default."""
-    return _declare(lambda: specs.cron(expr, timezone, day_match, dst_gap, dst_fold), job_id, job)
+    """Run the task by a cron line: five fields, or six with seconds last; or a line of the dialect.
+
+    `job_id` is the task's name by default.
+    """
+    return _declare(lambda: specs.cron(expr, dialect, timezone, day_match, dst_gap, dst_fold), job_id, job)
 
 
 def hourly(

@@ -8,17 +8,18 @@ from datetime import datetime
 from typing import Any
 
 from itinerary.jobs.body import plain_fields
-from itinerary.jobs.fields import DayMatch, Duration, FoldRule, GapRule, Moment, SolarEvent, Unit, Weekday
+from itinerary.jobs.fields import CronDialect, DayMatch, Duration, FoldRule, GapRule, Moment, SolarEvent, Unit, Weekday
 
 Spec = dict[str, Any]
 
 
 def cron(
-    expr: str, timezone: str | None, day_match: DayMatch | None, dst_gap: GapRule | None, dst_fold: FoldRule | None
-) -> Spec:
+    expr: str, dialect: CronDialect | None, timezone: str | None, day_match: DayMatch | None, dst_gap: GapRule | None,
+    dst_fold: FoldRule | None,
+) -> Spec:  # fmt: skip
     """A cron line."""
     rules = {"day_match": day_match, "dst_gap": dst_gap, "dst_fold": dst_fold}
-    return plain_fields({"kind": "cron", "expr": expr, "timezone": timezone, **rules})
+    return plain_fields({"kind": "cron", "expr": expr, "dialect": dialect, "timezone": timezone, **rules})
 
 
 def hourly(minute: int, timezone: str | None) -> Spec:
