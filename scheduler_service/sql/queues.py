@@ -7,27 +7,28 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Self
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, literal, or_, select
 
 from itinerary.protocol.instants import Duration, Instant
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.contract.job_json import optional_instant
 from scheduler_service.core.contract.limit_json import queue_body
 from scheduler_service.core.controls import Queue, QueueDefinition, QueuePause
-from scheduler_service.core.run_state import RunState
+from scheduler_service.core.run_state import IN_FLIGHT, WAITING, RunState
 from scheduler_service.ports.queues import QueueStore
 from scheduler_service.ports.stores import Page
 from scheduler_service.sql.audit import record
+from scheduler_service.sql.column_types import InstantColumn
 from scheduler_service.sql.control_tables import queues
 from scheduler_service.sql.controls import editing, raise_version
 from scheduler_service.sql.database import Database, again_when_busy
 from scheduler_service.sql.leader.reads import count_due, queues_after
 from scheduler_service.sql.limit_rows import bounds_of, bounds_values
 from scheduler_service.sql.paging import page_of, read_cursor
-from scheduler_service.sql.tables import IS_IN_FLIGHT, IS_TRACKED, runs
+from scheduler_service.sql.tables import IS_TRACKED, runs
 
 MOST_WAITING: Final = 1_000
-_MOST_IN_FLIGHT: Final = 20_000
+_MOST_TRACKED: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +129,12 @@ class SqlQueueStore(QueueStore):
         return self._seen(connection, queue, after, now)
 
     def _seen(self, connection: Connection, queue: str, row: _Row | None, now: Instant) -> Queue:
-        waiting = count_due(connection, queue, now + 1, MOST_WAITING + 1)
-        in_flight = _in_flight(connection, queue)
+        tracked = _tracked(connection, queue, now)
+        waiting = count_due(connection, queue, now + 1, MOST_WAITING + 1) + sum(tracked.get(one, 0) for one in WAITING)
         stored = row or _Row()
         return Queue(
             queue, row is not None, stored.definition, stored.pause(now), min(waiting, MOST_WAITING),
-            waiting > MOST_WAITING, in_flight.get(RunState.PENDING, 0), in_flight.get(RunState.RUNNING, 0),
+            waiting > MOST_WAITING, tracked.get(RunState.PENDING, 0), tracked.get(RunState.RUNNING, 0),
         )  # fmt: skip
 
 
@@ -142,10 +143,12 @@ def _row(connection: Connection, queue: str) -> _Row | None:
     return None if row is None else _Row(*row)
 
 
-def _in_flight(connection: Connection, queue: str) -> Mapping[str, int]:
-    of_queue = (IS_TRACKED, IS_IN_FLIGHT, runs.c.queue == queue)
-    first = select(runs.c.state).where(*of_queue).limit(_MOST_IN_FLIGHT).subquery("in_flight")
-    counted = connection.execute(select(first.c.state, func.count()).group_by(first.c.state))
+def _tracked(connection: Connection, queue: str, now: Instant) -> Mapping[str, int]:
+    """The numbers of runs in flight, and of waiting ones that a schedule created and that are due."""
+    of_queue = select(runs.c.state, runs.c.due_at).where(IS_TRACKED, runs.c.queue == queue)
+    first = of_queue.limit(_MOST_TRACKED).subquery("tracked")
+    counts = or_(first.c.state.in_(IN_FLIGHT), first.c.due_at <= literal(now, InstantColumn))
+    counted = connection.execute(select(first.c.state, func.count()).where(counts).group_by(first.c.state))
     return {row[0]: row[1] for row in counted}
 
 

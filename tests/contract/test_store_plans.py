@@ -193,7 +193,8 @@ def test_a_queue_is_asked_only_for_what_stands_in_it(own_stores: StoreBed) -> No
     lease = own_stores.lead()
     fill(own_stores, finished=0, future=3_000)  # in three queues
     due = plan_of(own_stores, lambda: own_stores.leader.due_runs(lease.now, 100))
-    assert 30 <= due.count("ix_runs_standing") <= 40, due
+    few, many = (4, 10) if own_stores.kind == "postgresql" else (30, 40)
+    assert few <= due.count("ix_runs_standing") <= many, due
     overdue = plan_of(own_stores, lambda: own_stores.leader.overdue_runs(lease.now, 100, None))
     assert overdue.count("ix_runs_standing") < 10, "no run of theirs was planned"
 

@@ -100,7 +100,7 @@ def _lanes_of() -> Select[Any]:
 @cache
 def _heads_of_lane() -> Select[Any]:
     lane = runs.c.lane == bindparam("lane", type_=Text)
-    due = by_priority(_STATES, IS_REQUESTED, lane)
+    due = by_priority(Dialect.SQLITE, _STATES, (*ACTIVE_COLUMNS, runs.c.id), IS_REQUESTED, lane)
     return due.add_columns(bindparam("number", type_=Integer).label("number"))
 
 
