@@ -16,6 +16,7 @@ from scheduler_service.core.model import DispatchedRun, MisfirePolicy, Overlap
 from scheduler_service.core.run_state import FINAL, Event
 from scheduler_service.core.schedules.zone_rules import rules_in_use
 from scheduler_service.metrics.bulk_histogram import BulkHistogram
+from scheduler_service.metrics.limits import LimitMetrics
 from scheduler_service.metrics.notices import NoticeMetrics
 from scheduler_service.metrics.placement import PlacementMetrics
 from scheduler_service.ports.stores import Meter
@@ -90,6 +91,7 @@ class PrometheusMeter(Meter):
             "scheduler_zone_rules_info", "The zone rules of this process: IANA version and source", "version", "source"
         ).labels(rules.version, rules.source).set(1)
         self._placement = PlacementMetrics(self._registry)
+        self._limits = LimitMetrics(self._registry)
         self.notices = NoticeMetrics(self._registry)
         self._oldest_at = 0
         # Export each counter at 0: a rate over one that first appears at 1 would miss that step.
@@ -127,6 +129,7 @@ class PrometheusMeter(Meter):
             of_queues.clear()
         self._shown.clear()
         self._placement.forget()
+        self._limits.forget()
 
     def without_redis(self, away: bool) -> None:
         self._without_redis.set(away)
@@ -151,6 +154,7 @@ class PrometheusMeter(Meter):
             self._inbox_lag.set(_inbox_lag(state, state.last_iteration_at) / SECOND)
             self._workers.set(alive_workers(state, state.last_iteration_at))
             self._show_queues(state)
+            self._limits.show(state)
         for command in commands:
             if isinstance(command, Apply):
                 self._applied(command)

@@ -4,10 +4,15 @@ Counts what the leader holds in memory; more may wait in the database.
 """
 
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from itinerary.protocol.instants import Instant
+from scheduler_service.core.leader.holding import held_text
+from scheduler_service.core.leader.job_states import is_paused
 from scheduler_service.core.leader.state import SchedulerState
+from scheduler_service.core.policies import could_go_since
 from scheduler_service.core.run_state import WAITING, RunState
 
 MOST_WAITING: Final = 1_000
@@ -15,22 +20,42 @@ _MOST_KEYS: Final = 20
 _IN_FLIGHT: Final = frozenset({RunState.PENDING, RunState.RUNNING})
 
 
-def limit_uses(state: SchedulerState, now: Instant) -> list[dict[str, Any]]:
-    """Each limit that a run in flight or a waiting run names, with its busiest keys."""
-    in_flight: dict[str, Counter[str | None]] = {}
-    waiting: dict[str, Counter[str | None]] = {}
+@dataclass(slots=True)
+class LimitUsage:
+    """Runs that name a limit, by their keys; `oldest`: since when one waits that no pause or freeze holds."""
+
+    in_flight: Counter[str | None] = field(default_factory=Counter)
+    waiting: Counter[str | None] = field(default_factory=Counter)
+    oldest: Instant | None = None
+
+
+def usage_of_limits(state: SchedulerState, now: Instant) -> Mapping[str, LimitUsage]:
+    """The use of each limit that a run in flight or a waiting run names."""
+    used: dict[str, LimitUsage] = {}
     for run in state.runs:
-        if run.limits:
-            is_waiting = run.state in WAITING and run.due_at <= now
-            counts = in_flight if run.state in _IN_FLIGHT else waiting if is_waiting else None
-            if counts is not None:
-                for name, key in run.limits:
-                    counts.setdefault(name, Counter())[key] += 1
-    names = sorted(in_flight.keys() | waiting.keys())
-    return [_use(name, in_flight.get(name, Counter()), waiting.get(name, Counter())) for name in names]
+        if not run.limits:
+            continue
+        if run.state in _IN_FLIGHT:
+            for name, key in run.limits:
+                used.setdefault(name, LimitUsage()).in_flight[key] += 1
+        elif run.state in WAITING and run.due_at <= now:
+            held = is_paused(state, run, now) or held_text(state, run, now) is not None
+            since = None if held else could_go_since(run)
+            for name, key in run.limits:
+                usage = used.setdefault(name, LimitUsage())
+                usage.waiting[key] += 1
+                if since is not None:
+                    usage.oldest = since if usage.oldest is None else min(usage.oldest, since)
+    return used
 
 
-def _use(name: str, in_flight: Counter[str | None], waiting: Counter[str | None]) -> dict[str, Any]:
+def limit_uses(state: SchedulerState, now: Instant) -> list[dict[str, Any]]:
+    """Each limit that is in use as JSON, with its busiest keys."""
+    return [_use(name, usage) for name, usage in sorted(usage_of_limits(state, now).items())]
+
+
+def _use(name: str, usage: LimitUsage) -> dict[str, Any]:
+    in_flight, waiting = usage.in_flight, usage.waiting
     waits = waiting.total()
     keys = (key for key in in_flight.keys() | waiting.keys() if key is not None)
     busiest = sorted(keys, key=lambda key: (-in_flight[key], -waiting[key], key))[:_MOST_KEYS]

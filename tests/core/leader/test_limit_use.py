@@ -2,7 +2,7 @@
 
 import pytest
 
-from itinerary.protocol.instants import SECOND
+from itinerary.protocol.instants import MINUTE, SECOND
 from itinerary.protocol.limits import LimitUse, lane_of
 from scheduler_service.core.leader import limit_use
 from scheduler_service.core.leader.limit_use import limit_uses
@@ -43,3 +43,24 @@ def test_counts_and_keys_end_at_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     (_, tenant) = limit_uses(world.state, world.now)
     assert (tenant["waiting"], tenant["waiting_is_exact"]) == (2, False)
     assert [key["key"] for key in tenant["busiest_keys"]] == ["acme"]
+
+
+def test_metrics_show_limits_by_name_and_no_key() -> None:
+    world = full_world()
+    world.advance(5 * SECOND)
+    shown = world.meter.exposition()
+    for line in (
+        "scheduler_limits 2.0", 'scheduler_limit_in_flight_runs{limit="tenant"} 2.0',
+        'scheduler_limit_waiting_runs{limit="api"} 3.0', 'scheduler_limit_oldest_waiting_seconds{limit="api"} 5.0',
+    ):  # fmt: skip
+        assert line in shown
+    assert "acme" not in shown
+    world.pause_queue()
+    world.advance(2 * SECOND)
+    assert 'scheduler_limit_oldest_waiting_seconds{limit="api"} 0.0' in world.meter.exposition(), "a pause holds it"
+    world.workers.slots = None
+    world.resume_queue()
+    world.advance(3 * MINUTE)
+    assert "{limit=" not in world.meter.exposition(), "none is in use"
+    world.meter.standing_by()
+    assert "scheduler_limits 0.0" in world.meter.exposition()
