@@ -13,6 +13,7 @@ import structlog
 from itinerary.protocol.errors import LeaseLost, StoreUnavailable
 from itinerary.protocol.instants import SECOND, Duration, Instant
 from scheduler_service.core.model import Lease
+from scheduler_service.loops.clock_steps import ClockSteps
 from scheduler_service.loops.mailbox import monotonic
 from scheduler_service.ports.leases import LeaseStore
 
@@ -57,6 +58,8 @@ class LeaseRenewer:
         # of it this leader was.)
         self._confirmed = (asked_at, clock(), lease.now, 0)
         self._jumped: Duration = 0
+        self._steps = ClockSteps(asked_at, self._confirmed[1], lease.now)
+        self._stepped: Duration = 0
         self._behind = False
         self._thread = threading.Thread(target=self._renew, name="lease-keeper", daemon=True)
 
@@ -86,6 +89,11 @@ class LeaseRenewer:
         _, answered_at, database_now, ahead = self._confirmed
         since = clock - answered_at
         return database_now + since + (ahead if ahead > _JUMP else max(0, ahead - since // _SLEW))
+
+    @property
+    def stepped(self) -> Duration:
+        """By how much the database's clock has stepped ahead in this term, small steps too."""
+        return self._stepped
 
     @property
     def passed_at(self) -> Duration | None:
@@ -128,6 +136,7 @@ class LeaseRenewer:
         ahead = self._now_at(answered_at) - lease.now
         self._follow(-ahead)
         self._confirmed = (asked_at, answered_at, lease.now, max(0, ahead))
+        self._stepped += self._steps.see(asked_at, answered_at, lease.now)
 
     def _follow(self, ahead: Duration) -> None:
         """Ignore a clock that is set back, unless that undoes a jump ahead: then a new term begins.

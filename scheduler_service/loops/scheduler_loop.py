@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import structlog
 
-from itinerary.protocol.instants import SECOND
+from itinerary.protocol.instants import SECOND, Duration
 from scheduler_service.core.balancing.placements import BalancerCommand
 from scheduler_service.core.leader.commands import BuildIndex, Command, Publish, RereadInbox, StoreCommand
 from scheduler_service.core.leader.iteration import iterate, next_wake
+from scheduler_service.core.leader.past_starts import ClockStepped, younger
 from scheduler_service.core.leader.rebuilding import IndexBuilder
 from scheduler_service.core.leader.results import Shutdown
 from scheduler_service.core.leader.state import CoreSettings, SchedulerState
@@ -61,16 +62,27 @@ class Adapters:
 
 
 class SchedulerLoop:
-    """One term: take over the committed state, then lead until stopped or no longer trusted."""
+    """One term: take over the committed state, then lead until stopped or no longer trusted.
+
+    `stepped_before`: by how much the database's clock stepped ahead since the last leader, as far as this process saw.
+    """
 
     def __init__(
-        self, settings: CoreSettings, adapters: Adapters, renewer: LeaseRenewer, mailbox: Mailbox, inbox_buffer: int
+        self,
+        settings: CoreSettings,
+        adapters: Adapters,
+        renewer: LeaseRenewer,
+        mailbox: Mailbox,
+        inbox_buffer: int,
+        stepped_before: Duration = 0,
     ) -> None:
         self._settings = settings
         self._adapters = adapters
         self._renewer = renewer
         self._mailbox = mailbox
         self._inbox_buffer = inbox_buffer
+        self._stepped_before = stepped_before
+        self._stepped: Duration = 0
         self._index = IndexBuilder()
         self._stopping = threading.Event()
         self._rests_until = float("-inf")
@@ -106,7 +118,7 @@ class SchedulerLoop:
         jobs = store.job_histories(cursor.materialised_until)
         self._adapters.meter.jobs_refused(store.refused_jobs())
         runs = store.active_runs()
-        starts = store.starts()
+        starts = younger(store.starts(), self._stepped_before)
         log.info("took over", term=lease.term, jobs=len(jobs), active_runs=len(runs), position=cursor.inbox_position)
         self._store_writer = StoreWriter(
             store, self._renewer, self._mailbox, self._stopping, self._broke, side_by_side, store.has_one_writer
@@ -159,6 +171,9 @@ class SchedulerLoop:
         messages = self._mailbox.drain(wake_at - self._renewer.now())
         listened = self._reader.listened  # before emptying the mailbox: all that was read by then is in it
         messages += [*self._mailbox.drain(0), listened]
+        if (stepped := self._renewer.stepped) > self._stepped:
+            messages.append(ClockStepped(stepped - self._stepped))
+            self._stepped = stepped
         if self._crash is not None:
             raise self._crash
         self._renewer.check()

@@ -27,7 +27,7 @@ from scheduler_service.core.leader.commands import (
     StoreCommand,
 )
 from scheduler_service.core.leader.lane_reads import ReadHeads, ReadLanes
-from scheduler_service.core.leader.past_starts import PruneStarts, StartsPruned
+from scheduler_service.core.leader.past_starts import PruneStarts, ShiftStarts, StartsPruned
 from scheduler_service.core.leader.poll_state import (
     ControlsConfirmed,
     ControlsRead,
@@ -257,6 +257,9 @@ class StoreWriter:
                 return JobsRead(tuple(store.histories_of(job_ids, since)))
             case PruneStarts(kept=kept):
                 return StartsPruned(store.prune_starts(lease, dict(kept)))
+            case ShiftStarts(by=by):
+                store.shift_starts(lease, by)
+                return None
             case PlaceJobs():
                 return JobsPlaced(command, store.place_jobs(lease, command))
             case ReadRebalance(asked=asked):

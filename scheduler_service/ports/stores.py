@@ -5,18 +5,17 @@ allows. A write of a leader is one transaction of its term; LeaseLost if another
 no rule: the core says what becomes of each run. The fakes of the tests pass the same suites.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
 
-from itinerary.protocol.instants import Duration, Instant
+from itinerary.protocol.instants import Instant
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.contract.pruning import Past
 from scheduler_service.core.controls import Controls
 from scheduler_service.core.leader.commands import Apply, Command, CreateRuns, Dispatch, RecordStatistics
 from scheduler_service.core.leader.lane_reads import HeadsRead, LanePage, LanesRead
-from scheduler_service.core.leader.past_starts import PastStarts
 from scheduler_service.core.leader.poll_state import CancelsRead, ExpiredRead, OverdueRead, Place
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.model import (
@@ -31,6 +30,7 @@ from scheduler_service.core.model import (
 )
 from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.placement import PlacementMeter, PlacementStore
+from scheduler_service.ports.starts import StartStore
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ class Dispatched:
     outdated: bool = False
 
 
-class LeaderStore(PlacementStore, Protocol):
+class LeaderStore(PlacementStore, StartStore, Protocol):
     """The leader's writes and reads. Every write is one transaction fenced by the lease's term."""
 
     @property
@@ -117,16 +117,6 @@ class LeaderStore(PlacementStore, Protocol):
 
     def apply(self, lease: Lease, batch: Apply) -> tuple[str, ...]:
         """Carry out the transitions in order; return the ids whose guard did not match (unknown ones too)."""
-
-    def starts(self) -> list[PastStarts]:
-        """All starts of rates that `apply` committed and no prune deleted, each with its age by the database's clock.
-
-        A transition that was written stores its `starts`, also one that a cancel request turned into a cancel; one that
-        was refused does not. A date in the future has the age 0.
-        """
-
-    def prune_starts(self, lease: Lease, kept: Mapping[str, Duration]) -> bool:
-        """Delete some starts that are older than their limit keeps them, or whose limit keeps none; true: go on."""
 
     def read_runs(self, run_ids: Sequence[str]) -> list[ActiveRun]:
         """The current rows of these runs, final ones included; unknown ids are left out."""

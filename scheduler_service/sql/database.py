@@ -11,7 +11,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from datetime import timedelta
 from functools import wraps
 from typing import Final, ParamSpec, TypeVar
 
@@ -139,9 +138,7 @@ class Database:
         if self.dialect is Dialect.SQLITE:
             return literal(self._clock() + plus, InstantColumn)
         clock = func.clock_timestamp(type_=InstantColumn)
-        if not plus:
-            return clock
-        return clock.op("+", return_type=InstantColumn())(literal(timedelta(microseconds=plus)))
+        return self.dialect.later(clock, plus) if plus else clock
 
     def read_clock(self, connection: Connection) -> Instant:
         """Read the database's clock."""

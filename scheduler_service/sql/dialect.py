@@ -1,10 +1,14 @@
 """The two kinds of databases, and what differs in their SQL. A statement is built once for each."""
 
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, Table
+from sqlalchemy import BigInteger, ColumnElement, Connection, Table, literal
 from sqlalchemy.dialects import postgresql, sqlite
+
+from itinerary.protocol.instants import Duration, Instant
+from scheduler_service.sql.column_types import InstantColumn
 
 
 class Dialect(StrEnum):
@@ -16,6 +20,11 @@ class Dialect(StrEnum):
     def insert(self, table: Table) -> Any:
         """Its own INSERT, with ON CONFLICT."""
         return postgresql.insert(table) if self is Dialect.POSTGRESQL else sqlite.insert(table)
+
+    def later(self, instant: ColumnElement[Instant], by: Duration) -> ColumnElement[Instant]:
+        """The instant, `by` later."""
+        plus = literal(timedelta(microseconds=by)) if self is Dialect.POSTGRESQL else literal(by, BigInteger)
+        return instant.op("+", return_type=InstantColumn())(plus)
 
 
 def dialect_of(connection: Connection) -> Dialect:

@@ -149,3 +149,15 @@ def test_a_date_in_the_future_has_the_age_0(sql_stores: StoreBed) -> None:
         connection.execute(limit_starts.insert().values(later))
     (past,) = sql_stores.leader.starts()
     assert (past.use, past.age, past.count) == (API, 0, 2)
+
+
+def test_what_was_stored_before_the_clock_stepped_ahead_is_dated_later(sql_stores: StoreBed) -> None:
+    lease = sql_stores.lead()
+    assert sql_stores.database is not None
+    with sql_stores.database.write() as connection:
+        for name, at in (("before", lease.now - HOUR - 5 * SECOND), ("since", lease.now - SECOND)):
+            connection.execute(limit_starts.insert().values(limit_name=name, limit_key="", at=at, count=1))
+    sql_stores.leader.shift_starts(lease, HOUR)
+    ages = {past.use.name: past.age for past in sql_stores.leader.starts()}
+    assert 5 * SECOND <= ages["before"] < 30 * SECOND
+    assert SECOND <= ages["since"] < 26 * SECOND

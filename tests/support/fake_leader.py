@@ -159,6 +159,14 @@ class FakeLeaderStore(FakePolls):
             now = self._tables.clock()
             return [PastStarts(use, max(0, now - at), count) for use, at, count in self._tables.starts]
 
+    def shift_starts(self, lease: Lease, by: Duration) -> None:
+        with self._tables.lock:
+            self._tables.check(lease)
+            now = self._tables.clock()
+            self._tables.starts = [
+                (use, at + by if at <= now - by else at, count) for use, at, count in self._tables.starts
+            ]
+
     def prune_starts(self, lease: Lease, kept: Mapping[str, Duration]) -> bool:
         with self._tables.lock:
             self._tables.check(lease)

@@ -11,7 +11,7 @@ from itinerary.protocol.instants import Instant
 from itinerary.protocol.limits import LimitUse
 from scheduler_service.core.balancing.placements import BalancerCommand, PlacementStoreCommand
 from scheduler_service.core.leader.lane_reads import LaneCommand
-from scheduler_service.core.leader.past_starts import PruneStarts
+from scheduler_service.core.leader.past_starts import PruneStarts, ShiftStarts
 from scheduler_service.core.leader.poll_state import ReadCancels, ReadControls, ReadDue, ReadExpired, ReadOverdue
 from scheduler_service.core.model import DispatchedRun, JobHistory, MissedRange, NewRun
 from scheduler_service.core.run_state import Event, RunState
@@ -286,7 +286,7 @@ class RecordStatistics:
 
 StoreCommand = (
     CreateRuns | DispatchRuns | Redispatch | Apply | ReadRuns | ReadDue | ReadOverdue | ReadExpired | ReadCancels
-    | ReadControls | ReadJobs | RecordStatistics | PruneStarts | PlacementStoreCommand | LaneCommand
+    | ReadControls | ReadJobs | RecordStatistics | PruneStarts | ShiftStarts | PlacementStoreCommand | LaneCommand
 )  # fmt: skip
 BrokerCommand = (
     TakeClaims | RecallClaims | StopTasks | ForgetResults | RaiseWatermarks | ForgetAttempts | QueryEpoch

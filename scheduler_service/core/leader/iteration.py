@@ -9,7 +9,7 @@ from typing import assert_never
 
 from itinerary.protocol.instants import Duration, Instant
 from scheduler_service.core.balancing.placements import PlacementFeedback, RebalanceAsked, Survey
-from scheduler_service.core.leader import placing, polling, redis_epoch
+from scheduler_service.core.leader import placing, polling, rates, redis_epoch
 from scheduler_service.core.leader.commands import Command, Reply, ReplyMetrics
 from scheduler_service.core.leader.dispatching import dispatch
 from scheduler_service.core.leader.edits import read_edited, take_jobs
@@ -41,7 +41,7 @@ from scheduler_service.core.leader.messages import (
     Started,
     Succeeded,
 )
-from scheduler_service.core.leader.past_starts import StartsPruned
+from scheduler_service.core.leader.past_starts import ClockStepped, StartsPruned
 from scheduler_service.core.leader.planning import plan
 from scheduler_service.core.leader.poll_state import (
     CancelsRead,
@@ -204,6 +204,8 @@ def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
             redis_epoch.seen(state, step, message)
         case EpochAccepted():
             redis_epoch.accepted(state, step, message)
+        case ClockStepped():
+            rates.clock_stepped(state, step, message)
         case StartsPruned():
             state.rates.pruned(full=message.full)
         case QueuesSeen():

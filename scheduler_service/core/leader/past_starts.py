@@ -1,6 +1,7 @@
 """Starts by a rate as the database keeps them between leaders. Values only."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from itinerary.protocol.instants import Duration
 from itinerary.protocol.limits import LimitUse
@@ -13,6 +14,25 @@ class PastStarts:
     use: LimitUse
     age: Duration
     count: int
+
+
+def younger(starts: Iterable[PastStarts], by: Duration) -> list[PastStarts]:
+    """The same starts, if the database's clock stepped ahead by so much since they were stored."""
+    return [replace(past, age=max(0, past.age - by)) for past in starts]
+
+
+@dataclass(frozen=True, slots=True)
+class ClockStepped:
+    """The database's clock stepped ahead: what is stored looks older than it is."""
+
+    by: Duration
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftStarts:
+    """Date the stored starts of before a step of the clock later by as much; at most as now."""
+
+    by: Duration
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Final
 from itinerary.protocol.instants import SECOND, Duration
 from itinerary.protocol.limits import LimitUse
 from scheduler_service.core.leader.parts.rates import RatedUse
-from scheduler_service.core.leader.past_starts import PastStarts, PruneStarts
+from scheduler_service.core.leader.past_starts import ClockStepped, PastStarts, PruneStarts, ShiftStarts
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step
 from scheduler_service.core.limits import QUEUE, Limit
@@ -80,6 +80,12 @@ def restore(state: SchedulerState, starts: Iterable[PastStarts]) -> None:
         rate = None if limit is None else limit.bounds_of(past.use.key).rate
         if rate is not None:
             state.rates.restore(RatedUse(past.use, rate), past.age, past.count)
+
+
+def clock_stepped(state: SchedulerState, step: Step, stepped: ClockStepped) -> None:
+    """Date what is stored anew; memory goes by a steady clock. If we die here, what was stored looks older."""
+    if state.rates.stored:
+        step.others.append(ShiftStarts(stepped.by))
 
 
 def tidy(state: SchedulerState, step: Step) -> None:

@@ -9,7 +9,7 @@ from scheduler_service.core.index.snapshot import IndexSnapshot
 from scheduler_service.core.leader.commands import Apply
 from scheduler_service.core.leader.lane_reads import LaneFeedback
 from scheduler_service.core.leader.messages import InboxMessage, Report
-from scheduler_service.core.leader.past_starts import StartsPruned
+from scheduler_service.core.leader.past_starts import ClockStepped, StartsPruned
 from scheduler_service.core.leader.poll_state import (
     CancelsRead,
     ControlsConfirmed,
@@ -245,6 +245,7 @@ Feedback = (
     | QueuesSeen
     | InboxRead
     | Listened
+    | ClockStepped
     | StartsPruned
     | Woken
     | PlacementFeedback

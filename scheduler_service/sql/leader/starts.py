@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from sqlalchemy import Connection, Integer, Text, delete, func, select
+from sqlalchemy import Connection, Integer, Text, delete, func, select, update
 
 from itinerary.protocol.instants import Duration, Instant
 from itinerary.protocol.limits import LimitUse
@@ -42,6 +42,12 @@ def read(connection: Connection, now: Instant) -> list[PastStarts]:
         PastStarts(LimitUse(name, key or None), max(0, now - at), count)
         for name, key, at, count in connection.execute(select(*columns))
     ]
+
+
+def shift(connection: Connection, by: Duration, now: Instant) -> None:
+    """Date later, by a step of the clock, what was stored before it; what is dated since then is as it should be."""
+    later = dialect_of(connection).later(limit_starts.c.at, by)
+    connection.execute(update(limit_starts).where(limit_starts.c.at <= now - by).values(at=later))
 
 
 def prune(connection: Connection, kept: Mapping[str, Duration], now: Instant) -> bool:

@@ -132,6 +132,10 @@ class SqlLeaderStore(LeaderStore):
         with self._database.read() as connection:
             return starts.read(connection, self._database.read_clock(connection))
 
+    def shift_starts(self, lease: Lease, by: Duration) -> None:
+        with self._fenced(lease) as connection:
+            starts.shift(connection, by, self._database.read_clock(connection))
+
     def prune_starts(self, lease: Lease, kept: Mapping[str, Duration]) -> bool:
         with self._fenced(lease) as connection:
             return starts.prune(connection, kept, self._database.read_clock(connection))

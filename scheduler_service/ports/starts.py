@@ -1,0 +1,25 @@
+"""The duty to keep what started by a rate from one leader to the next; `LeaderStore.apply` writes it."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from itinerary.protocol.instants import Duration
+from scheduler_service.core.leader.past_starts import PastStarts
+from scheduler_service.core.model import Lease
+
+
+class StartStore(Protocol):
+    """The stored starts of rates. Every write is one transaction fenced by the lease's term."""
+
+    def starts(self) -> list[PastStarts]:
+        """All starts of rates that `apply` committed and no prune deleted, each with its age by the database's clock.
+
+        A transition that was written stores its `starts`, also one that a cancel request turned into a cancel; one that
+        was refused does not. A date in the future has the age 0.
+        """
+
+    def shift_starts(self, lease: Lease, by: Duration) -> None:
+        """Date the starts stored before the database's clock stepped ahead later by as much; none later than now."""
+
+    def prune_starts(self, lease: Lease, kept: Mapping[str, Duration]) -> bool:
+        """Delete some starts that are older than their limit keeps them, or whose limit keeps none; true: go on."""
