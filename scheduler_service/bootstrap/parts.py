@@ -30,6 +30,7 @@ from scheduler_service.loops.scheduler_loop import Adapters
 from scheduler_service.metrics.leader import PrometheusMeter
 from scheduler_service.observability.leader_port import leader_port
 from scheduler_service.ports.broker import DataMarks, Dispatcher, Inbox, Queues
+from scheduler_service.ports.freezes import FreezeStore
 from scheduler_service.ports.history import HistoryStore
 from scheduler_service.ports.leases import LeaseStore
 from scheduler_service.ports.limits import LimitStore
@@ -42,6 +43,7 @@ from scheduler_service.sql.audit import SqlAuditLog
 from scheduler_service.sql.database import Database, host_now
 from scheduler_service.sql.dialect import Dialect
 from scheduler_service.sql.evidence import SqlEvidence
+from scheduler_service.sql.freezes import SqlFreezeStore
 from scheduler_service.sql.job_sets import SqlJobSets
 from scheduler_service.sql.jobs import SqlJobStore
 from scheduler_service.sql.leader.store import SqlLeaderStore
@@ -75,6 +77,7 @@ class Stores:
     marks: DataMarks
     queue_store: QueueStore
     limit_store: LimitStore
+    freeze_store: FreezeStore
 
 
 @contextmanager
@@ -89,7 +92,7 @@ def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]
             SqlJobStore(database), SqlRunStore(database), SqlLeaseStore(database), inbox, SqlJobSets(database),
             SqlAuditLog(database), SqlEvidence(database), SqlHistoryStore(database),
             SqlOutbox(database), queues, marks, SqlQueueStore(database),
-            SqlLimitStore(database),
+            SqlLimitStore(database), SqlFreezeStore(database),
         )  # fmt: skip
     finally:
         marks.close()

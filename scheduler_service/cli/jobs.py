@@ -143,6 +143,7 @@ def trigger(
         list[str] | None, typer.Option(help="In place of the job's: NAME or NAME=KEY; may be repeated.")
     ] = None,
     fair_key: Annotated[str | None, typer.Option(help="In place of the job's.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Let no freeze hold the run.")] = False,
     key: options.Key = None,
     as_json: Json = False,
 ) -> None:
@@ -151,7 +152,7 @@ def trigger(
 
     with open_client() as client:
         run = client.trigger(
-            job_id, json_value(kwargs, "--kwargs"), overlap, limits=limits_value(limit), fair_key=fair_key,
+            job_id, json_value(kwargs, "--kwargs"), overlap, limits=limits_value(limit), fair_key=fair_key, force=force,
             idempotency_key=key,
         )  # fmt: skip
     if as_json:

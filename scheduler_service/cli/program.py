@@ -13,6 +13,7 @@ from scheduler_service.cli.applying import apply
 from scheduler_service.cli.connect import remedy
 from scheduler_service.cli.enqueueing import enqueue
 from scheduler_service.cli.exporting import export
+from scheduler_service.cli.freezes import freezes
 from scheduler_service.cli.import_others import (
     import_apscheduler,
     import_crontab,
@@ -77,6 +78,7 @@ app.add_typer(jobs, name="jobs")
 app.add_typer(runs, name="runs")
 app.add_typer(queues, name="queues")
 app.add_typer(limits, name="limits")
+app.add_typer(freezes, name="freezes")
 app.add_typer(schedule, name="schedule")
 app.add_typer(notify, name="notify")
 

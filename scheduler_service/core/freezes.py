@@ -91,6 +91,10 @@ class Freeze:
         until = "" if self.end is None else f" (until {format_instant(self.end)})"
         return f"{HELD_BY_FREEZE} {self.name()}{until}"
 
+    def held_until(self) -> str:
+        """The freeze as the explanation of a run names it after its end."""
+        return self.held() if self.end is None else f"{HELD_BY_FREEZE} {self.name()}, until {format_instant(self.end)}"
+
     def held_too_many(self, most: int) -> str:
         """The reason of an occurrence that is older than the `most` of its job that wait for the end."""
         return f"{HELD_BY_FREEZE} {self.name()}; of one job at most {most} occurrences wait for its end"
@@ -100,12 +104,38 @@ class Freeze:
         return f"{FREEZE_SKIPS} {self.name()}"
 
 
+class FreezeStatus(StrEnum):
+    """Whether a freeze holds now."""
+
+    ACTIVE = "active"
+    COMING = "coming"
+    PAST = "past"
+
+
+@dataclass(frozen=True, slots=True)
+class NewFreeze:
+    """A freeze as it is asked for; `since` None: from now on."""
+
+    scope: Scope
+    reason: str
+    during: During = During.HOLD
+    since: Instant | None = None
+    until: Instant | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class FreezeCounts:
     """Runs in scope that run on, and those that were dispatched and neither started nor recalled yet."""
 
     running: int
     pending: int
+
+
+def status_of(freeze: Freeze, now: Instant) -> FreezeStatus:
+    """Whether the freeze holds, is to come, or is over."""
+    if freeze.is_over(now):
+        return FreezeStatus.PAST
+    return FreezeStatus.ACTIVE if freeze.since <= now else FreezeStatus.COMING
 
 
 def holding(freezes: Iterable[Freeze], at: Instant) -> tuple[Freeze, ...]:

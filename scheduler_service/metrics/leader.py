@@ -57,6 +57,7 @@ class PrometheusMeter(Meter):
             "scheduler_queue_window", "How many runs may lie in the queue now (PUBLISH_WINDOW=auto)", "queue"
         )
         self._paused = self._gauge("scheduler_queue_paused", "1 while the queue is paused", "queue")
+        self._freezes = self._gauge("scheduler_freezes", "Freezes that hold now")
         self._shown: dict[Gauge, set[str]] = {}
         self._inbox_lag = self._gauge("scheduler_inbox_lag_seconds", "How far the reading of the inbox is behind")
         self._workers = self._gauge("scheduler_workers_alive", "Worker processes that the leader hears")
@@ -123,7 +124,7 @@ class PrometheusMeter(Meter):
     def standing_by(self) -> None:
         self._is_leader.set(0)
         # The next leader reports these now.
-        for gauge in (self._index_runs, self._oldest, self._active, self._workers, self._inbox_lag):
+        for gauge in (self._index_runs, self._oldest, self._active, self._workers, self._inbox_lag, self._freezes):
             gauge.set(0)
         for of_queues in (self._pending, self._backlog, self._window, self._paused):
             of_queues.clear()
@@ -168,6 +169,7 @@ class PrometheusMeter(Meter):
         self._show(self._backlog, {queue: waiting.get(queue, 0) + pending[queue] for queue in {*waiting, *pending}})
         self._show(self._window, state.windows.known(state.last_iteration_at))
         self._show(self._paused, dict.fromkeys(paused, 1))
+        self._freezes.set(len(state.controls.holding(state.last_iteration_at)))
 
     def _show(self, gauge: Gauge, numbers: Mapping[str, int]) -> None:
         """Show the number of each queue, and 0 for a queue that had one before."""

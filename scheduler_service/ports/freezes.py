@@ -6,33 +6,11 @@ audit log. Changes nothing of a run: the leader recalls.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Protocol
 
-from itinerary.protocol.instants import Instant
 from scheduler_service.core.audit import AuditedChange
-from scheduler_service.core.freezes import During, Freeze, FreezeCounts, Scope
+from scheduler_service.core.freezes import Freeze, FreezeCounts, FreezeStatus, NewFreeze
 from scheduler_service.ports.stores import Page
-
-
-class FreezeState(StrEnum):
-    """Whether a freeze holds now."""
-
-    ACTIVE = "active"
-    COMING = "coming"
-    PAST = "past"
-
-
-@dataclass(frozen=True, slots=True)
-class NewFreeze:
-    """A freeze as it is asked for; `since` None: from now on."""
-
-    scope: Scope
-    reason: str
-    during: During = During.HOLD
-    since: Instant | None = None
-    until: Instant | None = None
 
 
 class FreezeStore(Protocol):
@@ -47,8 +25,8 @@ class FreezeStore(Protocol):
     def get(self, freeze_id: int) -> Freeze:
         """The freeze; NotFound."""
 
-    def list(self, state: FreezeState | None, limit: int, cursor: str | None) -> Page[Freeze]:
-        """Freezes, the newest first; those in this state if one is given."""
+    def list(self, status: FreezeStatus | None, limit: int, cursor: str | None) -> Page[Freeze]:
+        """Freezes, the newest first; only those of this status if one is given."""
 
     def end(self, freeze_id: int, *, by: AuditedChange) -> Freeze:
         """End the freeze, also one that is to come; one that is over stays as it is. NotFound."""

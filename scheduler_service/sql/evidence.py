@@ -13,12 +13,14 @@ from itinerary.protocol.json_text import is_storable
 from scheduler_service.core.audit import AuditEntry
 from scheduler_service.core.contract.backfill import Known
 from scheduler_service.core.explain.facts import Facts, Term, Version, waited
+from scheduler_service.core.freezes import Freeze
 from scheduler_service.core.model import MissedRange, Run, RunKind
 from scheduler_service.ports.records import Evidence
 from scheduler_service.sql.audit import AUDIT_COLUMNS
 from scheduler_service.sql.backfill import known_of
 from scheduler_service.sql.controls import queue_pause
 from scheduler_service.sql.database import Database
+from scheduler_service.sql.freeze_rows import known_freezes
 from scheduler_service.sql.job_rows import VERSION_COLUMNS, version_of
 from scheduler_service.sql.record_tables import audit_log, leaderships
 from scheduler_service.sql.runs import read_whole
@@ -86,6 +88,7 @@ class SqlEvidence(Evidence):
             own_overlap=None if run is None else _own_overlap(connection, run.run_id),
             ahead=None if run is None else _ahead(connection, run),
             queue_pause=None if run is None else queue_pause(connection, run.queue, now),
+            freezes=_freezes(connection, at, versions, run),
         )
 
 
@@ -100,6 +103,17 @@ def _newest(connection: Connection, job_id: str, at: Instant, of_kind: ColumnEle
 def _own_overlap(connection: Connection, run_id: str) -> str | None:
     found: str | None = connection.execute(select(runs.c.overlap).where(runs.c.run_id == run_id)).scalar()
     return found
+
+
+def _freezes(connection: Connection, at: Instant, versions: Sequence[Version], run: Run | None) -> tuple[Freeze, ...]:
+    """Read the freezes from the due time on that have the run, or the job's occurrence, in scope."""
+    if run is not None and connection.execute(select(runs.c.forced).where(runs.c.run_id == run.run_id)).scalar():
+        return ()
+    job = versions[-1].job if versions else None
+    queue = run.queue if run is not None else job.queue if job is not None else ""
+    job_id, tags = (None, ()) if job is None else (job.job_id, job.tags)
+    known = known_freezes(connection, at if run is None else min(at, run.due_at))
+    return tuple(one for one in known if one.scope.meets(queue, job_id, tags))
 
 
 def _ahead(connection: Connection, run: Run) -> Run | None:

@@ -22,14 +22,6 @@ def freeze_of(row: Sequence[Any]) -> Freeze:
     return Freeze(freeze_id, _scope_of(scope), since, reason, by, During(during), until, created_at, ended_at, ended_by)
 
 
-def scope_values(scope: Scope) -> dict[str, Any]:
-    """The scope as it is stored and as users write it."""
-    if scope.everything:
-        return {"all": True}
-    parts = {"queues": scope.queues, "tags": scope.tags, "jobs": scope.jobs}
-    return {name: sorted(names) for name, names in parts.items() if names}
-
-
 def known_freezes(connection: Connection, since: Instant) -> tuple[Freeze, ...]:
     """The freezes that have not ended by `since`, the oldest first."""
     wanted = select(*FREEZE_COLUMNS).where(or_(_F.ends_at.is_(None), _F.ends_at > since)).order_by(_F.id)

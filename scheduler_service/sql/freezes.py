@@ -14,15 +14,16 @@ from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, selec
 from itinerary.protocol.errors import Conflict, NotFound
 from itinerary.protocol.instants import Instant, format_instant
 from scheduler_service.core.audit import AuditedChange
-from scheduler_service.core.freezes import Freeze, FreezeCounts
+from scheduler_service.core.contract.freeze_json import scope_body
+from scheduler_service.core.freezes import Freeze, FreezeCounts, FreezeStatus, NewFreeze
 from scheduler_service.core.run_state import RunState
-from scheduler_service.ports.freezes import FreezeState, FreezeStore, NewFreeze
+from scheduler_service.ports.freezes import FreezeStore
 from scheduler_service.ports.stores import Page
 from scheduler_service.sql.audit import record
 from scheduler_service.sql.control_tables import freezes
 from scheduler_service.sql.controls import editing, raise_version
 from scheduler_service.sql.database import Database, again_when_busy
-from scheduler_service.sql.freeze_rows import FREEZE_COLUMNS, freeze_of, known_freezes, scope_values
+from scheduler_service.sql.freeze_rows import FREEZE_COLUMNS, freeze_of, known_freezes
 from scheduler_service.sql.paging import page_of, read_cursor
 from scheduler_service.sql.tables import IS_IN_FLIGHT, IS_TRACKED, jobs, runs
 
@@ -57,7 +58,7 @@ class SqlFreezeStore(FreezeStore):
         with self._database.read() as connection:
             return _read(connection, freeze_id)
 
-    def list(self, state: FreezeState | None, limit: int, cursor: str | None) -> Page[Freeze]:
+    def list(self, state: FreezeStatus | None, limit: int, cursor: str | None) -> Page[Freeze]:
         before = true() if cursor is None else _F.id < read_cursor(cursor, int)[0]
         with self._database.read() as connection:
             now = self._database.read_clock(connection)
@@ -100,16 +101,16 @@ class SqlFreezeStore(FreezeStore):
         return [FreezeCounts(each[RunState.RUNNING], each[RunState.PENDING]) for each in found]
 
 
-def _is(state: FreezeState | None, now: Instant) -> ColumnElement[bool]:
+def _is(state: FreezeStatus | None, now: Instant) -> ColumnElement[bool]:
     lasts = or_(_F.ends_at.is_(None), _F.ends_at > now)
     match state:
         case None:
             return true()
-        case FreezeState.ACTIVE:
+        case FreezeStatus.ACTIVE:
             return and_(lasts, _F.starts_at <= now)
-        case FreezeState.COMING:
+        case FreezeStatus.COMING:
             return and_(lasts, _F.starts_at > now)
-        case FreezeState.PAST:
+        case FreezeStatus.PAST:
             return _F.ends_at <= now
 
 
@@ -129,7 +130,7 @@ def _read(connection: Connection, freeze_id: int) -> Freeze:
 
 def _values(freeze: Freeze) -> dict[str, Any]:
     return {
-        "scope": scope_values(freeze.scope), "during": freeze.during.value, "starts_at": freeze.since,
+        "scope": scope_body(freeze.scope), "during": freeze.during.value, "starts_at": freeze.since,
         "until": freeze.until, "reason": freeze.reason, "created_at": freeze.created_at, "created_by": freeze.by,
         "ended_at": freeze.ended_at, "ended_by": freeze.ended_by, "ends_at": freeze.end,
     }  # fmt: skip

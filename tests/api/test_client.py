@@ -98,3 +98,14 @@ def test_an_answer_does_not_wait_for_an_acknowledgement() -> None:
     """asyncio sets TCP_NODELAY only on sockets that name their protocol."""
     with listening(Settings(api_port=free_port())) as listener:
         assert listener.proto == socket.IPPROTO_TCP
+
+
+def test_a_freeze_is_started_shown_listed_and_ended(client: Client) -> None:
+    scope = {"tags": ["frozen"]}
+    freeze = client.start_freeze(scope, "a deploy", until="2999-01-01T00:00:00Z", during="skip")
+    assert (freeze.status, freeze.scope, freeze.during, freeze.ended_at) == ("active", scope, "skip", None)
+    assert freeze.since == freeze.created_at
+    assert client.freeze(freeze.freeze_id) == freeze
+    assert client.freezes("active") == client.freezes() == [freeze]
+    assert client.end_freeze(freeze.freeze_id).status == "past"
+    assert client.freezes("active") == []

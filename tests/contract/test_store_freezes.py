@@ -10,8 +10,7 @@ from itinerary.protocol.errors import Conflict, NotFound
 from itinerary.protocol.instants import DAY, HOUR, SECOND
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.contract.pruning import Past, horizon_of
-from scheduler_service.core.freezes import During, Freeze, FreezeCounts, Scope
-from scheduler_service.ports.freezes import FreezeState, NewFreeze
+from scheduler_service.core.freezes import During, Freeze, FreezeCounts, FreezeStatus, NewFreeze, Scope
 from scheduler_service.ports.records import AuditFilter
 from scheduler_service.sql.audit import SqlAuditLog
 from scheduler_service.sql.controls import editing
@@ -80,13 +79,13 @@ def test_freezes_are_listed_newest_first_by_their_state(bed: StoreBed) -> None:
     bed.freezes.end(past, by=END)
     bed.freezes.end(never, by=END)
     listed = {
-        state: [one.freeze_id for one in bed.freezes.list(state, 10, None).items] for state in (None, *FreezeState)
+        state: [one.freeze_id for one in bed.freezes.list(state, 10, None).items] for state in (None, *FreezeStatus)
     }
     assert listed == {
         None: [never, coming, active, past],
-        FreezeState.ACTIVE: [active],
-        FreezeState.COMING: [coming],
-        FreezeState.PAST: [never, past],
+        FreezeStatus.ACTIVE: [active],
+        FreezeStatus.COMING: [coming],
+        FreezeStatus.PAST: [never, past],
     }
     first = bed.freezes.list(None, 3, None)
     second = bed.freezes.list(None, 3, first.next_cursor)

@@ -26,7 +26,7 @@ SCHEMAS: dict[str, Any] = json.loads((REPOSITORY / "scheduler_service/api/openap
 OUTSIDE = {
     "AuditEntry": "AuditOut", "Backfill": "BackfillOut", "Because": "BecauseOut", "Distribution": "DistributionOut",
     "Explanation": "ExplanationOut", "Job": "JobOut", "Plan": "PlanOut", "Queue": "QueueOut",
-    "Limit": "LimitOut", "Rate": "RateOut", "Bounds": "BoundsOut", "Run": "RunOut",
+    "Freeze": "FreezeOut", "Limit": "LimitOut", "Rate": "RateOut", "Bounds": "BoundsOut", "Run": "RunOut",
     "Rebalance": "RebalanceOut", "RebalancePlan": "PreviewOut",
 }  # fmt: skip
 KINDS = [kind for name in results.__all__ if dataclasses.fields(kind := getattr(results, name))[1:]]
@@ -64,6 +64,7 @@ def test_each_answer_of_the_document_has_its_result() -> None:
     }
     schedules = {"Schedule", "Calendar", "Cron", "Hourly", "Interval", "Once", "Solar"}
     wrappers = {"BatchOut", "Queues", "Limits", "Workers", "RunState", "Verdict", "JobLimit", "KeyFrom", "LimitUse"}
+    wrappers |= {"Freezes", "FreezeStatus", "During", "ScopeAll", "ScopeQueues", "ScopeTags", "ScopeJobs"}
     known = {OUTSIDE.get(kind.__name__, kind.__name__) for kind in KINDS}
     assert set(SCHEMAS) - asked - schedules - wrappers == known
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from itinerary.protocol.errors import Conflict, NotFound
 from scheduler_service.core.audit import AuditedChange
-from scheduler_service.core.freezes import Freeze, FreezeCounts
+from scheduler_service.core.freezes import Freeze, FreezeCounts, FreezeStatus, NewFreeze
 from scheduler_service.core.run_state import RunState
-from scheduler_service.ports.freezes import FreezeState, FreezeStore, NewFreeze
+from scheduler_service.ports.freezes import FreezeStore
 from scheduler_service.ports.stores import Page
 from scheduler_service.sql.paging import page_of, read_cursor
 from tests.support.fake_rows import RunRow, Tables
@@ -39,7 +39,7 @@ class FakeFreezeStore(FreezeStore):
                 raise NotFound(f"no freeze {freeze_id}")
             return self._tables.freezes[freeze_id]
 
-    def list(self, state: FreezeState | None, limit: int, cursor: str | None) -> Page[Freeze]:
+    def list(self, state: FreezeStatus | None, limit: int, cursor: str | None) -> Page[Freeze]:
         with self._tables.lock:
             before = 2**62 if cursor is None else read_cursor(cursor, int)[0]
             found = [one for one in self._tables.freezes.values() if one.freeze_id < before and self._is(state, one)]
@@ -65,11 +65,11 @@ class FakeFreezeStore(FreezeStore):
         job = self._tables.jobs.get(row.job_id or "")
         return () if job is None else job.current.tags
 
-    def _is(self, state: FreezeState | None, one: Freeze) -> bool:
+    def _is(self, state: FreezeStatus | None, one: Freeze) -> bool:
         now = self._tables.clock()
         if one.is_over(now):
-            return state in (None, FreezeState.PAST)
-        return state in (None, FreezeState.ACTIVE if one.since <= now else FreezeState.COMING)
+            return state in (None, FreezeStatus.PAST)
+        return state in (None, FreezeStatus.ACTIVE if one.since <= now else FreezeStatus.COMING)
 
     def _keep(self, freeze: Freeze) -> Freeze:
         self._tables.freezes[freeze.freeze_id] = freeze

@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Final
 
 from itinerary.protocol.instants import SECOND, Duration, Instant
 from scheduler_service.core.audit import AuditedChange
-from scheduler_service.core.freezes import FREEZE_SKIPS, During, Freeze, Scope, holding, skipping
+from scheduler_service.core.freezes import FREEZE_SKIPS, During, Freeze, NewFreeze, Scope, holding, skipping
 from scheduler_service.core.model import DispatchedRun, RunKind
 from scheduler_service.core.run_state import RunState
 from scheduler_service.core.schedules.jitter import jitter_of
 from scheduler_service.core.schedules.schedule import occurrences
-from scheduler_service.ports.freezes import NewFreeze
 
 if TYPE_CHECKING:
     from tests.support.simulation import Simulation

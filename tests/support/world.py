@@ -16,7 +16,7 @@ from itinerary.protocol.wire import AGAIN_FIELD, RECALLS_FIELD, entry
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.balancing.placements import BalancerCommand
 from scheduler_service.core.contract.job_json import read_job
-from scheduler_service.core.freezes import Freeze, Scope
+from scheduler_service.core.freezes import Freeze, NewFreeze, Scope
 from scheduler_service.core.leader.commands import BuildIndex, Command, Publish, RereadInbox, StoreCommand
 from scheduler_service.core.leader.iteration import iterate, next_wake
 from scheduler_service.core.leader.messages import decode
@@ -37,7 +37,6 @@ from scheduler_service.loops.present_controls import present_controls
 from scheduler_service.loops.publisher import Publisher
 from scheduler_service.loops.store_writer import DispatchCommand, StoreWriter
 from scheduler_service.metrics.leader import PrometheusMeter
-from scheduler_service.ports.freezes import NewFreeze
 from scheduler_service.ports.stores import RunFilter
 from tests.support.fake_store import FakeStore
 from tests.support.fakes_redis import FakeClaims, FakeDispatcher, FakeInbox

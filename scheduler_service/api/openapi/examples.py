@@ -55,6 +55,12 @@ _MOVED: Final = {"job_id": "shop.sync", "old_time": "2026-12-01T10:00:00Z", "new
 _PLAN_ID: Final = "01939a2b-7c3d-7000-8000-0123456789ab"
 _LOADS: Final = [3] * 96
 
+_FREEZE: Final = {
+    "freeze_id": 12, "status": "active", "scope": {"tags": ["billing"]}, "during": "hold",
+    "from": "2026-12-01T01:00:00Z", "until": "2026-12-01T06:00:00Z", "reason": "a deploy",
+    "created_at": "2026-12-01T01:00:00Z", "created_by": "ann", "ended_at": None, "ended_by": None, "running": 2,
+    "pending": 0,
+}  # fmt: skip
 EXAMPLES: Final[dict[str, Any]] = {
     "JobOut": {**_JOB, "next_runs": ["2027-01-01T01:00:00Z"], "warnings": []},
     "JobPage": {"items": [_JOB], "next_cursor": "WyJiaWxsaW5nLmNsb3NlIl0"},
@@ -120,6 +126,9 @@ EXAMPLES: Final[dict[str, Any]] = {
     "LimitPatch": {"concurrency": 8, "overrides": {"acme": None}},
     "LimitOut": _LIMIT_OUT,
     "Limits": {"items": [_LIMIT_OUT], "next_cursor": None},
+    "FreezeIn": {"scope": {"tags": ["billing"]}, "reason": "a deploy", "until": "2026-12-01T06:00:00Z"},
+    "FreezeOut": _FREEZE,
+    "Freezes": {"items": [_FREEZE], "next_cursor": None},
     "QueuePauseIn": {"reason": "the mail server is away", "until": "2026-12-01T06:00:00Z"},
     "QueueOut": _QUEUE,
     "Queues": {"items": [_QUEUE], "next_cursor": None},
@@ -151,7 +160,7 @@ EXAMPLES: Final[dict[str, Any]] = {
 """By the name of the schema; some requests carry their own."""
 
 PARAMETERS: Final[dict[str, Any]] = {
-    "name": "stripe",
+    "name": "stripe", "freeze_id": "12", "status": "active",
     "job_id": "billing.close", "run_id": "billing.close_2026-12-01T01:00:00Z", "If-Match": '"3"', "If-None-Match": "*",
     "Idempotency-Key": "order-17", "tag": "finance",
     "q": "close", "paused": False, "source": "shop", "limit": 100, "cursor": "WyJiaWxsaW5nLmNsb3NlIl0", "count": 10,

@@ -114,6 +114,7 @@ class TriggerIn(Strict):
 
     limits: RunLimits | None = Field(None, description="In place of the job's limits; an empty list: none")
     fair_key: FairKey | None = Field(None, description="In place of the job's fair key")
+    force: bool = Field(False, description="Whether no freeze holds the run; a pause does")
     idempotency_key: Key | None = None
 
 

@@ -35,6 +35,7 @@ def limited_stores(stores: Stores, limits: Limits, who: Caller) -> Stores:
     return replace(
         stores, jobs=jobs, runs=runs, queue_store=LimitedQueues(stores.queue_store, limits),
         limit_store=cast(Any, _Refused("the list of limits")),
+        freeze_store=cast(Any, _Refused("the list of freezes")),
         job_sets=LimitedSets(stores.job_sets, limits),
         audit=_Audit(stores.audit, who), evidence=_Evidence(stores.evidence, jobs, runs),
         history=_History(stores.history, jobs, runs, limits), outbox=cast(Any, _NoOutbox("the list of notifications")),

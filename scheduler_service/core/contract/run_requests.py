@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from itinerary.protocol.errors import BadValue, BadValues
-from itinerary.protocol.field_types import read_object
+from itinerary.protocol.field_types import Flag, read_object
 from itinerary.protocol.identity import adhoc_run_id, manual_run_id
 from itinerary.protocol.instants import SECOND, Instant
 from itinerary.protocol.limits import RUN_LIMITS, Key, lane_of, uses_of
@@ -87,8 +87,9 @@ def read_trigger(job: Job, body: Mapping[str, Any], uuid7: str, now: Instant) ->
     errors: list[BadValue] = []
     given = read_field(body, "kwargs", read_object, {}, errors)
     overlap: Overlap | None = read_field(body, "overlap", OVERLAP.read, None, errors)
+    forced: bool = read_field(body, "force", Flag().read, False, errors)
     key = read_field(body, KEY_FIELD, read_key, None, errors)
-    refuse_unknown(body, {"kwargs", "overlap", "limits", "fair_key", KEY_FIELD}, errors)
+    refuse_unknown(body, {"kwargs", "overlap", "limits", "fair_key", "force", KEY_FIELD}, errors)
     limits = read_field(body, "limits", RUN_LIMITS.read, None, errors)
     fair_key = read_field(body, "fair_key", Key().read, None, errors)
     kwargs = {**job.kwargs, **given}
@@ -101,8 +102,8 @@ def read_trigger(job: Job, body: Mapping[str, Any], uuid7: str, now: Instant) ->
         run_id=manual_run_id(job.job_id, uuid7), kind=RunKind.MANUAL, task=job.task, scheduled_at=now, due_at=0,
         job_id=job.job_id, job_version=job.version, args=job.args, kwargs=kwargs, queue=job.queue,
         priority=job.priority, retry=job.retry, timeout=job.timeout, overlap=overlap, start_within=job.start_within,
-        headers=job.headers, limits=limits, lane=lane_of(limits, fair_key, job.job_id), idempotency_key=key,
-        **_hashes({**body, "trigger": job.job_id}, key),
+        headers=job.headers, limits=limits, lane=lane_of(limits, fair_key, job.job_id), forced=forced,
+        idempotency_key=key, **_hashes({**body, "trigger": job.job_id}, key),
     )  # fmt: skip
 
 

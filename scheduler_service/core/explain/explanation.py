@@ -36,6 +36,7 @@ class Verdict(StrEnum):
     EDITED_AWAY = "edited_away"
     DELETED = "deleted"
     PAUSED = "paused"
+    FROZEN = "frozen"
     OUT_OF_BOUNDS = "out_of_bounds"
     OVERLAP = "overlap"
     MISFIRE = "misfire"

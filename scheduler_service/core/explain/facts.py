@@ -10,6 +10,7 @@ from typing import Any, Final
 from itinerary.protocol.instants import SECOND, Duration, Instant
 from scheduler_service.core.audit import AuditEntry
 from scheduler_service.core.controls import QueuePause
+from scheduler_service.core.freezes import Freeze
 from scheduler_service.core.model import Job, MissedRange, Run
 
 _LATE: Final[Duration] = SECOND
@@ -60,7 +61,7 @@ class Facts:
     `in_queue`: the number of messages in the run's queue (None: unknown); `none_of_ours`: the run's is not there.
     `live` None: the leader did not answer, or was not asked. `backfilled`: the newest manual run for an occurrence.
     `ahead`: the run of the same job that ended last while the run waited. `own_overlap`: the run's own overlap rule.
-    `queue_pause`: the pause that holds its queue now.
+    `queue_pause`: the pause that holds its queue now. `freezes`: those from its due time on that have it in scope.
     """
 
     now: Instant
@@ -78,6 +79,7 @@ class Facts:
     ahead: Run | None = None
     own_overlap: str | None = None
     queue_pause: QueuePause | None = None
+    freezes: tuple[Freeze, ...] = ()
 
 
 def waited(run: Run) -> tuple[Instant, Instant] | None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from itinerary.protocol.instants import DAY, Instant, format_instant
+from scheduler_service.core.explain import holds
 from scheduler_service.core.explain.explanation import (
     Because,
     Explanation,
@@ -17,12 +18,19 @@ from scheduler_service.core.explain.facts import Facts, Version
 from scheduler_service.core.explain.relative import rough
 from scheduler_service.core.explain.run import explain_run, in_pause, led_or_not, pause_text, somebody, version_at
 from scheduler_service.core.explain.terms import leader_at, unled
+from scheduler_service.core.freezes import FREEZE_SKIPS, HELD_BY_FREEZE
 from scheduler_service.core.model import Job, MissedRange
 from scheduler_service.core.policies import OVERLAP_WORD
+from scheduler_service.core.schedules.jitter import jitter_of
 from scheduler_service.core.schedules.schedule import latest, next_after, occurrences
 
 _LOOKBACK: Final = 366 * DAY
-_BY_REASON: Final = {"row refused": Verdict.REFUSED, OVERLAP_WORD: Verdict.OVERLAP}
+_BY_REASON: Final = {
+    "row refused": Verdict.REFUSED,
+    OVERLAP_WORD: Verdict.OVERLAP,
+    FREEZE_SKIPS: Verdict.FROZEN,
+    HELD_BY_FREEZE: Verdict.FROZEN,
+}
 _Found = tuple[Verdict, list[Because]]
 
 
@@ -156,6 +164,7 @@ def _to_come(holding: Version, at: Instant, facts: Facts) -> _Found | None:
     return Verdict.NOT_YET_DUE, [
         Because(message, version_row(holding)),
         Because("The leader creates its run shortly before."),
+        *holds.coming(facts, at + jitter_of(holding.job.job_id, at, holding.job.jitter), planned=True),
     ]
 
 

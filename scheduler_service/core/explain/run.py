@@ -5,7 +5,7 @@ from itertools import zip_longest
 from typing import Final, assert_never
 
 from itinerary.protocol.instants import Instant, format_instant
-from scheduler_service.core.controls import QueuePause
+from scheduler_service.core.explain import holds
 from scheduler_service.core.explain.explanation import (
     Because,
     Explanation,
@@ -18,6 +18,7 @@ from scheduler_service.core.explain.explanation import (
 from scheduler_service.core.explain.facts import Facts, Version, waited
 from scheduler_service.core.explain.relative import rough
 from scheduler_service.core.explain.terms import leader_at, unled
+from scheduler_service.core.freezes import FREEZE_SKIPS, HELD_BY_FREEZE
 from scheduler_service.core.model import Overlap, Run, RunKind
 from scheduler_service.core.policies import OVERLAP_WORD, START_WITHIN
 from scheduler_service.core.run_state import RunState
@@ -112,6 +113,7 @@ def _lateness(run: Run, facts: Facts) -> Iterator[Because]:
         if run.kind is RunKind.OCCURRENCE:
             yield from _pauses(facts.versions, since, until)
         yield from _run_ahead(facts, since, until)
+    yield from holds.held_before(facts, since, until)
     yield from unled(facts.terms, since, until)
 
 
@@ -203,9 +205,9 @@ def _overdue(run: Run, facts: Facts, verdict: Verdict, message: str) -> _Found:
     if run.due_at > facts.now:
         early = verdict if verdict is Verdict.RETRYING else Verdict.NOT_YET_DUE
         left = rough(run.due_at - facts.now)
-        return early, [Because(f"That is in {left}." if left else "That is now.")]
-    if facts.queue_pause is not None:
-        return Verdict.PAUSED, [_queue_pause(run, facts.queue_pause), Because("It waits until the queue is resumed.")]
+        return early, [Because(f"That is in {left}." if left else "That is now."), *holds.to_come(run, facts)]
+    if (held := holds.held_now(run, facts)) is not None:
+        return held
     if facts.terms and leader_at(facts.terms, facts.now) is None:
         return Verdict.NO_LEADER, unled(facts.terms, run.due_at, facts.now)
     if not facts.terms:
@@ -213,19 +215,14 @@ def _overdue(run: Run, facts: Facts, verdict: Verdict, message: str) -> _Found:
     return verdict, [Because(message)]
 
 
-def _queue_pause(run: Run, pause: QueuePause) -> Because:
-    text = pause.text(run.queue)
-    return Because(f"{text[0].upper()}{text[1:]}.")
-
-
 def _pending(run: Run, facts: Facts) -> _Found:
     sent = _queue_text(run, facts)
     if run.published_at is None:
         sent = "Whether the broker has its message is not confirmed yet; it is sent again until it is."
     because = [Because(sent), *_asked_to_stop(run, facts)]
-    if facts.queue_pause is not None:
+    if (held := holds.held_now(run, facts)) is not None:
         recalled = "The leader recalls it, unless a worker has taken it or does not know recalls."
-        because += [_queue_pause(run, facts.queue_pause), Because(recalled)]
+        because += [held[1][0], Because(recalled)]
     if facts.live is None:
         nobody = unled(facts.terms, run.pending_at or run.due_at, facts.now)
         unheard = "No leader answers, so it is unknown which workers listen."
@@ -277,6 +274,8 @@ def _skipped(run: Run, facts: Facts) -> _Found:
         row = None if holding is None else version_row(holding)
         return Verdict.OVERLAP, [Because(f"It was skipped at {_finished(run)}: {run.reason}.", row)]
     because = [Because(f"It was skipped at {_finished(run)}{_reason_text(run.reason)}.")]
+    if (run.reason or "").startswith((FREEZE_SKIPS, HELD_BY_FREEZE)):
+        return Verdict.FROZEN, because
     holding = version_at(facts.versions, run.finished_at or facts.now)
     if holding is not None and holding.job.paused:
         because.insert(0, pause_text(facts.versions, holding))

@@ -13,6 +13,7 @@ from scheduler_service.core.explain.explanation import Explanation, Verdict, exp
 from scheduler_service.core.explain.facts import Facts, Live, Term, Version
 from scheduler_service.core.explain.job import explain_occurrence
 from scheduler_service.core.explain.run import explain_run
+from scheduler_service.core.freezes import During, Freeze, Scope
 from scheduler_service.core.model import Attempt, LateReports, MissedRange, Run, RunKind, TaskError
 from scheduler_service.core.run_state import RunState
 
@@ -446,3 +447,44 @@ def test_a_run_does_not_wait_for_itself_and_is_not_late_within_a_second() -> Non
     assert "late" not in words(explain_run(in_time, facts(run=in_time)))
     late = run(RunState.COMPLETED, pending_at=AT + 2 * SECOND, worker="w", finished_at=NOW)
     assert "late" in words(explain_run(late, facts(run=late)))
+
+
+class TestFreezes:
+    HOLD = Freeze(12, Scope(everything=True), AT - HOUR, "a deploy", "ann")
+    SKIP = replace(HOLD, freeze_id=13, during=During.SKIP, until=NOW + 2 * HOUR)
+
+    def test_a_run_that_a_freeze_holds(self) -> None:
+        explained = explain_run(run(), facts(freezes=(self.HOLD,)))
+        assert explained.verdict is Verdict.FROZEN
+        assert "It is held by freeze 12 since 2026-11-27T09:17:00Z by ann: a deploy." in words(explained)
+        assert explained.because[-2].row is not None
+        assert explained.because[-2].row["freeze_id"] == 12
+
+    def test_a_pending_run_is_recalled(self) -> None:
+        explained = explain_run(run(RunState.PENDING, pending_at=AT), facts(freezes=(self.HOLD,)))
+        assert "held by freeze 12" in words(explained)
+        assert "The leader recalls it" in words(explained)
+
+    def test_a_run_that_was_held_before(self) -> None:
+        over = replace(self.HOLD, ended_at=AT + HOUR, ended_by="otto")
+        late = run(RunState.COMPLETED, pending_at=AT + HOUR, finished_at=AT + HOUR, worker="w")
+        told = words(explain_run(late, facts(freezes=(over,))))
+        assert "It was held by freeze 12 since" in told
+        assert "a deploy, until 2026-11-27T11:17:00Z, when otto ended it." in told
+
+    def test_an_occurrence_that_a_freeze_skipped(self) -> None:
+        skipped = run(RunState.SKIPPED, finished_at=AT, reason=self.SKIP.skipped())
+        missed = MissedRange("a.job", AT, AT + 1, 3, self.SKIP.skipped())
+        for explained in (explain_run(skipped, facts()), asked(facts(missed_range=missed))):
+            assert explained.verdict is Verdict.FROZEN
+            assert "skipped by freeze 13 since 2026-11-27T09:17:00Z by ann: a deploy" in words(explained)
+
+    def test_what_is_to_come(self) -> None:
+        coming = AT + 2 * HOUR
+        planned = asked(facts(freezes=(self.SKIP,)), coming)
+        row = explain_run(run(scheduled_at=coming, due_at=coming), facts(freezes=(self.SKIP,)))
+        manual = explain_run(run(kind=RunKind.MANUAL, due_at=coming), facts(freezes=(self.SKIP,)))
+        assert planned.verdict is row.verdict is manual.verdict is Verdict.NOT_YET_DUE
+        assert "It will be skipped by freeze 13" in words(planned)
+        assert "It will be skipped by freeze 13" in words(row)
+        assert "It will be held by freeze 13" in words(manual)

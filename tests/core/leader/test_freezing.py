@@ -193,6 +193,17 @@ def test_a_job_that_gets_the_tag_is_frozen(world: World) -> None:
     assert due(world) == [DONE, WAITS]
 
 
+def test_the_metrics_count_freezes_and_show_no_backlog_that_more_workers_would_shorten(world: World) -> None:
+    freeze = world.freeze()
+    world.enqueue()
+    world.advance(2 * SECOND)
+    assert "scheduler_freezes 1.0" in world.meter.exposition()
+    assert 'backlog_runs{queue="default"} 1' not in world.meter.exposition()
+    world.end_freeze(freeze)
+    world.advance(2 * SECOND)
+    assert "scheduler_freezes 0.0" in world.meter.exposition()
+
+
 class TestSkipping:
     def test_occurrences_are_skipped_and_share_a_missed_range(self, world: World) -> None:
         nightly(world)

@@ -1,4 +1,4 @@
-"""The part of the client that changes queues and limits.
+"""The part of the client that changes queues, limits and freezes.
 
 Promises what `itinerary.client.sync` promises: a request is repeated only where that has no more effect than one.
 """
@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from itinerary.client.reads import Reads
-from itinerary.client.results import Limit, Queue
+from itinerary.client.results import Freeze, Limit, Queue
 from itinerary.client.run_body import Moment, moment_text
 from itinerary.client.transport import given, segment
 
 
 class Controls(Reads):
-    """Changes of queues and limits."""
+    """Changes of queues, limits and freezes."""
 
     def describe_queue(self, name: str, description: str) -> Queue:
         """Say what a queue is for; its bounds and its pause stay."""
@@ -47,3 +47,25 @@ class Controls(Reads):
     def delete_limit(self, name: str) -> None:
         """Delete a limit; ApiError 409 while a job names it."""
         self._api.send("DELETE", f"/limits/{segment(name)}")
+
+    def start_freeze(
+        self,
+        scope: Mapping[str, Any],
+        reason: str,
+        *,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        during: str = "hold",
+    ) -> Freeze:
+        """Freeze a scope, at once or `since` a time: `{"all": True}`, `{"queues": [...]}`, or `tags` or `jobs`.
+
+        Its `running` runs run on, `pending` ones are recalled. `during`: occurrences that fall due within it "hold", or
+        "skip". The same freeze is not started twice.
+        """
+        times = {"from": moment_text(since, "since"), "until": moment_text(until, "until")}
+        wanted = given(scope=dict(scope), reason=reason, during=during, **times)
+        return Freeze.of(self._api.object("POST", "/freezes", again=True, json=wanted))
+
+    def end_freeze(self, freeze_id: int) -> Freeze:
+        """End a freeze, also one that is to come."""
+        return Freeze.of(self._api.object("POST", f"/freezes/{freeze_id}/end", again=True))

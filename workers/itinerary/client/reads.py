@@ -11,6 +11,7 @@ from itinerary.client.results import (
     AuditPage,
     Distribution,
     Explanation,
+    Freeze,
     Job,
     JobPage,
     Limit,
@@ -155,6 +156,14 @@ class Reads:
         """One queue; `defined` is false if nobody defined or paused it."""
         return Queue.of(self._api.object("GET", f"/queues/{segment(name)}"))
 
+    def freezes(self, status: str | None = None) -> list[Freeze]:
+        """Every freeze, the newest first; of one status: active, coming or past."""
+        return [Freeze.of(item) for item in self._whole("/freezes", 100, status=status)]
+
+    def freeze(self, freeze_id: int) -> Freeze:
+        """One freeze."""
+        return Freeze.of(self._api.object("GET", f"/freezes/{freeze_id}"))
+
     def limits(self) -> list[Limit]:
         """Every limit, with its use as the leader knows it."""
         return [Limit.of(item) for item in self._whole("/limits", 100)]
@@ -163,8 +172,8 @@ class Reads:
         """One limit, with its use as the leader knows it."""
         return Limit.of(self._api.object("GET", f"/limits/{segment(name)}"))
 
-    def _whole(self, path: str, at_once: int) -> Iterator[Mapping[str, Any]]:
-        asked: dict[str, Any] = {"limit": at_once}
+    def _whole(self, path: str, at_once: int, **filters: Any) -> Iterator[Mapping[str, Any]]:
+        asked: dict[str, Any] = {"limit": at_once, **given(**filters)}
         while True:
             page = self._api.object("GET", path, params=asked)
             yield from page["items"]

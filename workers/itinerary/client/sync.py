@@ -132,14 +132,15 @@ class Client(Controls):
         *,
         limits: Sequence[str | Mapping[str, Any]] | None = None,
         fair_key: str | None = None,
+        force: bool = False,
         if_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> Run:
         """Run a job now; returns the new run. The same key and request return the same run again.
 
-        What is not given is the job's; `limits=[]` gives the run none.
+        What is not given is the job's; `limits=[]` gives the run none. With `force`, no freeze holds it.
         """
-        wanted = given(kwargs=kwargs, overlap=overlap, limits=limits, fair_key=fair_key)
+        wanted = given(kwargs=kwargs, overlap=overlap, limits=limits, fair_key=fair_key, force=force or None)
         path = f"/jobs/{segment(job_id)}/trigger"
         headers = {**_if_match(if_version), **_key(idempotency_key)}
         return Run.of(self._api.object("POST", path, again=if_version is None, json=wanted, headers=headers))

@@ -1,6 +1,6 @@
 """The leader and what it knows: workers, queues, the load of the coming hours, the audit log."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -184,6 +184,28 @@ class Queue(Record):
     oldest_age: str | None
     lag: str | None
     workers: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Freeze(Record):
+    """A freeze: nothing in its `scope` starts from `since` on ("from" in the JSON).
+
+    While it holds, `running` runs of its scope run on and `pending` ones are not recalled yet; else both are None.
+    """
+
+    freeze_id: int
+    status: str
+    scope: dict[str, Any]
+    during: str
+    since: datetime = field(metadata={"json": "from"})
+    until: datetime | None
+    reason: str
+    created_at: datetime
+    created_by: str
+    ended_at: datetime | None
+    ended_by: str | None
+    running: int | None
+    pending: int | None
 
 
 @dataclass(frozen=True, eq=False)
