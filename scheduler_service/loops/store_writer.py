@@ -8,13 +8,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
 from typing import assert_never
 
 import structlog
 
 from itinerary.protocol.errors import RowRefused, StatementTimedOut, StoreUnavailable
-from itinerary.protocol.instants import Duration, Instant
+from itinerary.protocol.instants import Duration
 from scheduler_service.core.balancing.placements import JobsPlaced, PlaceJobs, ReadRebalance, RebalanceRead
 from scheduler_service.core.leader.commands import (
     Apply,
@@ -52,19 +51,17 @@ from scheduler_service.loops.commit_order import CommitOrder
 from scheduler_service.loops.lease_renewer import LeaseRenewer
 from scheduler_service.loops.mailbox import Mailbox, monotonic
 from scheduler_service.loops.placement_log import log_placed
-from scheduler_service.loops.write_groups import Group, grouped, merged
+from scheduler_service.loops.write_groups import DispatchCommand, Group, grouped, in_growing_parts, merged
 from scheduler_service.ports.stores import LeaderStore
 
 log = structlog.get_logger(__name__)
 
-_FIRST_MOVES, _MOST_MOVES = 250, 500
 _GIVES_WAY = 0.25
 _FEW = 100
 
 # Reads that are repeated by time, or whose asker has gone by then: they must not block the writes behind them.
 _GIVEN_UP = (ReadDue, ReadLanes, ReadHeads, ReadOverdue, ReadExpired, ReadCancels, ReadControls, ReadRebalance)
 
-DispatchCommand = DispatchRuns | Redispatch
 Answers = list[Feedback]
 
 
@@ -172,7 +169,7 @@ class StoreWriter:
             except RowRefused as exc:
                 if len(group) == 1:
                     log.error("row set aside", effect=type(group[0]).__name__, error=str(exc))
-                    return []
+                    return _all_refused(group[0])
                 return [answer for command in group for answer in self._until_done([command])]
             except StoreUnavailable as exc:
                 if self._gives_up(group[0], exc):
@@ -271,27 +268,23 @@ class StoreWriter:
                 assert_never(command)
 
 
+def _all_refused(command: StoreCommand) -> Answers:
+    """The answer to a command that the database will never take: its runs are read, and nothing waits for it."""
+    match command:
+        case DispatchRuns(dispatches=dispatches):
+            return [RunsDispatched((), tuple(one.run_id for one in dispatches))]
+        case Redispatch(dispatches=dispatches, cause=cause):
+            return [RunsRedispatched((), tuple(one.run_id for one in dispatches), cause)]
+        case Apply(transitions=transitions):
+            return [Applied(Apply(transitions), tuple(one.run_id for one in transitions))]
+        case _:
+            return []
+
+
 def are_few(commands: list[StoreCommand]) -> bool:
-    """Whether these are few reports, which can wait for more: a transaction costs the same for one as for many."""
-    reports = [command for command in commands if isinstance(command, Apply)]
+    """Whether these are few reports, which can wait for more: a transaction costs the same for one as for many.
+
+    Not if runs wait for what they free.
+    """
+    reports = [command for command in commands if isinstance(command, Apply) and not command.awaited]
     return len(reports) == len(commands) and sum(len(one.transitions) for one in reports) < _FEW
-
-
-def in_growing_parts(commands: Sequence[DispatchCommand]) -> list[DispatchCommand]:
-    """Split the dispatches into transactions that are small at first, so that the first messages go early."""
-    parts: list[DispatchCommand] = []
-    for chosen_by, neighbours in groupby(commands, _chosen_by):
-        if chosen_by is None:
-            parts += neighbours
-            continue
-        dispatches = [dispatch for command in neighbours for dispatch in command.dispatches]
-        at = 0
-        while at < len(dispatches):
-            size = min(_FIRST_MOVES << len(parts) // 2, _MOST_MOVES)  # two are executed at a time
-            parts.append(DispatchRuns(tuple(dispatches[at : at + size]), "", *chosen_by))
-            at += size
-    return parts
-
-
-def _chosen_by(command: DispatchCommand) -> tuple[int, Instant | None] | None:
-    return None if isinstance(command, Redispatch) else (command.control, command.until)

@@ -1,15 +1,20 @@
 """The grouping of the leader's writes into transactions. Owns their order; executes nothing."""
 
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from scheduler_service.core.leader.commands import Apply, CreateRuns, StoreCommand
+from itinerary.protocol.instants import Instant
+from scheduler_service.core.leader.commands import Apply, CreateRuns, DispatchRuns, Redispatch, StoreCommand
 from scheduler_service.core.leader.edits import MOST_ROWS
 
 _MOST_TRANSITIONS = 2000
 _SHARING = (CreateRuns, Apply)
 _SHARED_FROM, _SHARED_TO = 50, 1_000
 
+_FIRST_MOVES, _MOST_MOVES = 250, 500
+
+DispatchCommand = DispatchRuns | Redispatch
 Group = list[StoreCommand]
 
 
@@ -69,6 +74,7 @@ def merged(commands: list[StoreCommand]) -> list[StoreCommand]:
                     last.cancels + command.cancels,
                     command.position or last.position,
                     command.judged_until if command.judged_until is not None else last.judged_until,
+                    last.awaited or command.awaited,
                 )
             case CreateRuns() as last, CreateRuns() if _may_be_one(last, command):
                 out[-1] = CreateRuns(
@@ -89,3 +95,23 @@ def _may_be_one(first: CreateRuns, second: CreateRuns) -> bool:
         return False
     both = [job_id for job_id, _ in (*first.planned, *second.planned)]
     return len(set(both)) == len(both) and _edit_rows(first) + _edit_rows(second) <= MOST_ROWS
+
+
+def in_growing_parts(commands: Sequence[DispatchCommand]) -> list[DispatchCommand]:
+    """Split the dispatches into transactions that are small at first, so that the first messages go early."""
+    parts: list[DispatchCommand] = []
+    for chosen_by, neighbours in groupby(commands, _chosen_by):
+        if chosen_by is None:
+            parts += neighbours
+            continue
+        dispatches = [dispatch for command in neighbours for dispatch in command.dispatches]
+        at = 0
+        while at < len(dispatches):
+            size = min(_FIRST_MOVES << len(parts) // 2, _MOST_MOVES)  # two are executed at a time
+            parts.append(DispatchRuns(tuple(dispatches[at : at + size]), "", *chosen_by))
+            at += size
+    return parts
+
+
+def _chosen_by(command: DispatchCommand) -> tuple[int, Instant | None] | None:
+    return None if isinstance(command, Redispatch) else (command.control, command.until)

@@ -23,7 +23,8 @@ from scheduler_service.core.leader.commands import (
 from scheduler_service.core.leader.results import Feedback
 from scheduler_service.loops.broker_thread import BrokerThread
 from scheduler_service.loops.publisher import Publisher
-from scheduler_service.loops.store_writer import DispatchCommand, StoreWriter
+from scheduler_service.loops.store_writer import StoreWriter
+from scheduler_service.loops.write_groups import DispatchCommand
 from scheduler_service.ports.stores import LeaderStore
 from tests.mutants.listed import mutants
 from tests.support.processes import REPOSITORY

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from itinerary.protocol.errors import LeaseLost, StatementTimedOut, StoreUnavailable
+from itinerary.protocol.errors import LeaseLost, RowRefused, StatementTimedOut, StoreUnavailable
 from itinerary.protocol.instants import SECOND
 from scheduler_service.core.balancing.placements import ReadRebalance, RebalanceAsked
 from scheduler_service.core.leader.commands import (
@@ -23,13 +23,15 @@ from scheduler_service.core.leader.commands import (
     StoreCommand,
     Transition,
 )
-from scheduler_service.core.leader.results import RunsDispatched
+from scheduler_service.core.leader.results import Applied, RunsDispatched, RunsRedispatched
 from scheduler_service.core.model import Lease, MissedRange, NewRun, RunKind
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.loops.lease_renewer import LeaseRenewer
 from scheduler_service.loops.mailbox import Mailbox, monotonic
-from scheduler_service.loops.store_writer import StoreWriter, grouped, in_growing_parts, merged
+from scheduler_service.loops.store_writer import StoreWriter
+from scheduler_service.loops.write_groups import grouped, in_growing_parts, merged
 from scheduler_service.ports.stores import Dispatched
+from tests.support.fake_leader import FakeLeaderStore
 from tests.support.fake_store import FakeStore
 from tests.support.processes import wait_until
 
@@ -124,6 +126,35 @@ def test_a_write_that_the_database_ends_each_time_is_told_and_seen_to_stand_stil
     assert seen[-1] > 0
     assert syncer.stuck_for() == 0
     assert {entry["log_level"] for entry in logs} == {"error"}
+
+
+class Refusing(FakeLeaderStore):
+    """A database that never takes what a run is written by."""
+
+    def dispatch_runs(self, *_: object, **__: object) -> Dispatched:
+        raise RowRefused("no such row")
+
+    def redispatch_runs(self, *_: object) -> Dispatched:
+        raise RowRefused("no such row")
+
+    def apply(self, *_: object) -> tuple[str, ...]:
+        raise RowRefused("no such row")
+
+
+def test_what_the_database_never_takes_comes_back_as_refused_so_that_its_runs_are_read() -> None:
+    store, mailbox = FakeStore(lambda: 100), Mailbox()
+    lease = store.leases.acquire(0, "leader", 1_000_000)
+    assert lease is not None
+    renewer = LeaseRenewer(store.leases, lease, 100, 1_000_000, lambda: None, clock=lambda: 100)
+    writer = StoreWriter(Refusing(store.tables), renewer, mailbox, threading.Event(), lambda _: None)
+    end = Transition("c", 1, Event.SUCCEED, RunState.COMPLETED, 5)
+    writer.dispatch([move("a")])
+    writer.dispatch([Redispatch((Dispatch("b", 1, 7),), "floor")])
+    writer.carry_out([Apply((end,), position="1-0")])
+    dispatched, redispatched, applied = mailbox.drain(0)
+    assert dispatched == RunsDispatched((), ("a",))
+    assert redispatched == RunsRedispatched((), ("b",), "floor")
+    assert applied == Applied(Apply((end,)), ("c",)), "its position is not committed"
 
 
 def test_neighbouring_applies_become_one_and_a_read_stays_between_them() -> None:

@@ -35,7 +35,8 @@ from scheduler_service.loops.lease_renewer import LeaseRenewer
 from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.loops.present_controls import present_controls
 from scheduler_service.loops.publisher import Publisher
-from scheduler_service.loops.store_writer import DispatchCommand, StoreWriter
+from scheduler_service.loops.store_writer import StoreWriter
+from scheduler_service.loops.write_groups import DispatchCommand
 from scheduler_service.metrics.leader import PrometheusMeter
 from scheduler_service.ports.stores import RunFilter
 from tests.support.fake_store import FakeStore

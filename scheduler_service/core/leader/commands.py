@@ -129,6 +129,7 @@ class Apply:
 
     `cancels` are runs that the leader itself cancels (overlap cancel_running). The store sets cancel_requested_at if
     the run is not final and has none. See Cursor for `judged_until`.
+    `awaited`: runs wait for slots that it frees, so it is written at once.
     """
 
     transitions: tuple[Transition, ...]
@@ -137,6 +138,7 @@ class Apply:
     cancels: tuple[str, ...] = ()
     position: str | None = None
     judged_until: Instant | None = None
+    awaited: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,15 @@ from itinerary.protocol.batches import batched
 from itinerary.protocol.instants import MILLISECOND, Instant
 from scheduler_service.core.leader.commands import Dispatch, DispatchRuns, Transition
 from scheduler_service.core.leader.deadlines import expire
-from scheduler_service.core.leader.freezing import may_go, skip_frozen
+from scheduler_service.core.leader.freezing import skip_frozen
 from scheduler_service.core.leader.frozen import lateness_counts_from
 from scheduler_service.core.leader.holding import hold_back, queue_up
+from scheduler_service.core.leader.lanes import Lane
+from scheduler_service.core.leader.limiting import full_limit, has_worker, open_lanes, room_in_limit, still_waiting
+from scheduler_service.core.leader.parts.slots import uses_of
 from scheduler_service.core.leader.planning import is_fresh, is_unjudged, miss
 from scheduler_service.core.leader.publish_windows import room
+from scheduler_service.core.leader.rates import rates_of
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step
 from scheduler_service.core.model import ActiveRun, Overlap, RunKind
@@ -36,9 +40,11 @@ def dispatch(state: SchedulerState, step: Step) -> None:
         _admit(state, step, run)
     hold_back(state, step)
     # Shortest queue first: a few runs need not wait for transactions with thousands of another queue's runs.
+    open_lanes(state, step)
     waiting = state.dispatches.waiting
     for queue in sorted(waiting, key=lambda queue: len(waiting[queue])):
         _dispatch_queue(state, step, queue)
+    state.slots.end_promises()
     if state.planned.cursor >= step.now:
         state.judged.judge(step.now)
 
@@ -199,26 +205,40 @@ def _dispatch_queue(state: SchedulerState, step: Step, queue: str) -> None:
     if state.controls.pause_of(queue, step.now) is not None:
         state.judged.waits(step.now)
         return
-    most = room(state, queue, step.now)
+    most = room_in_limit(state, queue, room(state, queue, step.now))
+    with_limits = dispatches.waiting[queue].has_limited() and has_worker(state, queue)
     batch: list[Dispatch] = []
-    while queue in dispatches.waiting and len(batch) < most:
-        taken: list[str] = []
-        for run_id in dispatches.take(queue, most - len(batch)):
-            run = state.runs.get(run_id)
-            if run is None or run.state not in WAITING or run_id in dispatches.in_progress or run.due_at > step.now:
-                continue
-            # A pause may have revoked its admission.
-            if not state.runs.is_admitted(run_id) or not may_go(state, step, run):
-                continue
-            seq = state.numbers.next()
-            batch.append(Dispatch(run_id, run.attempt, seq))
-            state.watermarks.in_flight(queue, run_id, run.attempt, seq)
-            taken.append(run_id)
-        dispatches.begin(queue, taken)
+    while len(batch) < most and (lane := dispatches.first(queue, with_limits=with_limits)) is not None:
+        if lane.limits and (use := full_limit(state, lane)) is not None:
+            state.slots.keep_promise(lane)
+            dispatches.close(lane, use, step.now)
+            continue
+        wanted = dispatches.take(lane, most - len(batch), with_limits=with_limits)
+        taken = [run for run_id in wanted if (run := still_waiting(state, step, run_id)) is not None]
+        if taken:
+            batch += _take_out(state, lane, taken)
     size = state.settings.dispatch_batch
     version, until = state.controls.version, state.controls.next_beginning(step.now)
     step.dispatching += [DispatchRuns(part, queue, version, until) for part in batched(batch, size)]
     if batch and state.settings.publish_window is None:
-        state.windows.refilled(queue, is_full=queue in dispatches.waiting)
+        is_full = dispatches.first(queue, with_limits=with_limits) is not None
+        state.windows.refilled(queue, is_full=is_full)
     if queue in dispatches.waiting:
         state.judged.waits(step.now)
+
+
+def _take_out(state: SchedulerState, lane: Lane, runs: list[ActiveRun]) -> list[Dispatch]:
+    """Choose these runs of the lane: they have their numbers and slots from now on."""
+    chosen = []
+    for run in runs:
+        seq = state.numbers.next()
+        chosen.append(Dispatch(run.run_id, run.attempt, seq))
+        state.watermarks.in_flight(lane.queue, run.run_id, run.attempt, seq)
+        if state.controls.limits:
+            state.rates.moved(run.run_id, rates_of(state, run))
+    run_ids = [run.run_id for run in runs]
+    state.slots.take(run_ids, uses_of(lane.queue, lane.limits))
+    state.slots.keep_promise(lane)
+    state.dispatches.serve(lane)
+    state.dispatches.begin(lane.queue, run_ids)
+    return chosen

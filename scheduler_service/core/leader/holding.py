@@ -32,8 +32,11 @@ def controls_read(state: SchedulerState, step: Step, read: ControlsRead | Contro
         return
     controls.put(read.controls)
     rates.follow_edit(state, before)
+    state.dispatches.set_fair(controls.fair, state.runs.get)
+    state.slots.consider(tuple(state.dispatches.closed))
     for queue in controls.held_queues(step.now):
-        for _, _, run_id in state.dispatches.waiting.get(queue, ()):
+        lanes = state.dispatches.waiting.get(queue)
+        for run_id in () if lanes is None else lanes.run_ids():
             run = state.runs.get(run_id)
             if run is not None and is_fresh(run):
                 state.paused.hold(queue, run)

@@ -28,6 +28,7 @@ from scheduler_service.core.leader.in_flight import (
 )
 from scheduler_service.core.leader.job_states import follow_edit
 from scheduler_service.core.leader.lane_reads import HeadsRead, LanesRead
+from scheduler_service.core.leader.limiting import next_of_limits
 from scheduler_service.core.leader.messages import (
     CancelRun,
     ControlChanged,
@@ -144,7 +145,13 @@ def next_wake(state: SchedulerState, now: Instant) -> Instant:
     if not state.stopping:
         free_in = state.rates.next_in()
         free_at = None if free_in is None else state.last_iteration_at + free_in
-        others = (polling.next_poll(state), state.edits.next_at(), free_at, *next_of_queues(state, now))
+        others = (
+            polling.next_poll(state),
+            state.edits.next_at(),
+            free_at,
+            *next_of_queues(state, now),
+            next_of_limits(state, now),
+        )
         wake = min([wake, *filter(None, others)])
     return max(wake, now)
 

@@ -63,8 +63,11 @@ def recall_outranked(state: SchedulerState, step: Step) -> None:
     if state.settings.publish_window is not None or not state.windows.check_due(step.now):
         return
     state.windows.forget_idle(state.runs.pending, state.dispatches.waiting, step.now)
-    waiting = state.dispatches.waiting.items()
-    best = {queue: heap[0][0] for queue, heap in waiting if free_slots(state, queue) is not None}
+    best = {
+        queue: priority
+        for queue, lanes in state.dispatches.waiting.items()
+        if (priority := lanes.best_priority()) is not None and free_slots(state, queue) is not None
+    }
     if not best:
         return
     outranked = []

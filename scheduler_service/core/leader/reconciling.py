@@ -20,12 +20,13 @@ from scheduler_service.core.leader.freezing import waits_in_database
 from scheduler_service.core.leader.in_flight import redispatch, take_claims
 from scheduler_service.core.leader.job_states import hold_back, is_paused
 from scheduler_service.core.leader.lane_polling import stays_in_database
+from scheduler_service.core.leader.parts.slots import uses_of
 from scheduler_service.core.leader.reports import cancel
 from scheduler_service.core.leader.results import Applied, RunsRead, WatermarksRaised
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step, keep
 from scheduler_service.core.model import ActiveRun, RunKind
-from scheduler_service.core.run_state import FINAL, WAITING, Event, RunState
+from scheduler_service.core.run_state import FINAL, IN_FLIGHT, WAITING, Event, RunState
 
 _POLL_AGAIN: Final = 200 * MILLISECOND
 
@@ -43,6 +44,7 @@ def applied(state: SchedulerState, step: Step, done: Applied) -> None:
         if change.event is not Event.START:
             over.append((change.run_id, change.attempt))
             state.watermarks.committed(change.run_id, change.attempt)
+            state.slots.committed(change.run_id, change.attempt)
     if over:
         step.others.append(ForgetResults(tuple(over)))
     state.epoch.position_committed(done.batch.position)
@@ -93,6 +95,7 @@ def runs_read(state: SchedulerState, step: Step, read: RunsRead) -> None:
             state.runs.drop(run_id)
             state.watermarks.dropped(run_id)
             state.rates.given_back(run_id)
+            state.slots.free(run_id)
 
 
 def _is_being_dispatched(state: SchedulerState, run_id: str) -> bool:
@@ -114,6 +117,10 @@ def reconcile(state: SchedulerState, step: Step, row: ActiveRun) -> None:
         return
     rates.follow_row(state, row)
     known = state.runs.get(row.run_id)
+    if row.state in IN_FLIGHT:
+        state.slots.take([row.run_id], uses_of(row.queue, row.limits))
+    else:
+        state.slots.free(row.run_id)
     if row.state in FINAL:
         state.watermarks.committed(row.run_id, row.attempt)
     else:

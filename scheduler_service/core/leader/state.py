@@ -34,11 +34,13 @@ from scheduler_service.core.leader.parts.recalls import Recalls
 from scheduler_service.core.leader.parts.running import Running
 from scheduler_service.core.leader.parts.runs import RunTable
 from scheduler_service.core.leader.parts.skipped import SkippedRanges
+from scheduler_service.core.leader.parts.slots import Slots
 from scheduler_service.core.leader.parts.unstarted import Unstarted
 from scheduler_service.core.leader.parts.watermarks import Watermarks
 from scheduler_service.core.leader.parts.windows import Windows
 from scheduler_service.core.leader.parts.withdrawals import Withdrawals
 from scheduler_service.core.leader.parts.workers import WORKER_ALIVE_FOR, Workers, WorkerView
+from scheduler_service.core.limits import QUEUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,7 @@ class SchedulerState:
     held: HeldRuns = field(default_factory=HeldRuns)
     skipped: SkippedRanges = field(default_factory=SkippedRanges)
     dispatches: Dispatches = field(default_factory=Dispatches)
+    slots: Slots = field(default_factory=Slots)
     windows: Windows = field(default_factory=Windows)
     controls: KnownControls = field(default_factory=KnownControls)
     paused: PausedOccurrences = field(default_factory=PausedOccurrences)
@@ -137,6 +140,16 @@ class SchedulerState:
     def is_alive(self, worker: WorkerView) -> bool:
         """Whether the worker's heartbeats come; time in which none would have been read does not count."""
         return not worker.left and self.unreported_for(worker.last_seen_at) < WORKER_ALIVE_FOR
+
+    def awaits_slot_of(self, run_id: str) -> bool:
+        """Whether runs wait for a slot of a limit that this run holds."""
+        limits, waiting = self.controls.limits, self.dispatches.waiting
+        if not limits:
+            return False
+        return any(
+            use in self.dispatches.closed or (use.name in limits and use.name.removeprefix(QUEUE) in waiting)
+            for use in self.slots.uses(run_id)
+        )
 
     def attempt_over(self, run_id: str) -> None:
         """Forget the state of the run's attempt: the next one starts fresh."""

@@ -28,6 +28,7 @@ class Step:
     reads: dict[str, None] = field(default_factory=dict)
     ripe: dict[str, list[ActiveRun]] | None = None
     again: bool = False
+    awaited: bool = False
     _starts: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def transition(self, state: SchedulerState, run: ActiveRun, change: Transition) -> None:
@@ -47,6 +48,9 @@ class Step:
             if change.event is Event.START:
                 self._starts[key] = len(self.transitions)
             self.transitions.append(change)
+        if change.event is not Event.START:
+            state.slots.ends(change.run_id, change.attempt)
+            self.awaited = self.awaited or state.awaits_slot_of(change.run_id)
         keep(state, run, self.now)
 
     def read(self, state: SchedulerState, run_id: str) -> None:
@@ -71,8 +75,9 @@ class Step:
     def _applies(self, state: SchedulerState) -> list[Apply]:
         """The writes in parts; the last one commits the positions up to which was read and judged."""
         *early, last = [*batched(self.transitions, state.settings.write_batch)] or [()]
-        applies = [Apply(part) for part in early]
-        applies.append(Apply(last, (), tuple(self.late), (), state.inbox.position, state.judged.until))
+        awaited = self.awaited
+        applies = [Apply(part, awaited=awaited) for part in early]
+        applies.append(Apply(last, (), tuple(self.late), (), state.inbox.position, state.judged.until, awaited))
         applies[0] = replace(applies[0], published=tuple(state.publishing.marks), cancels=tuple(self.cancels))
         return applies
 

@@ -52,6 +52,7 @@ def take_over(
     state = SchedulerState(settings, term, now, Planned(planned_until), judged, inbox, numbers)
     if controls is not None:
         state.controls.put(controls)  # before any report: a start counts for the limits that hold
+        state.dispatches.set_fair(controls.fair, state.runs.get)
     state.rates.tick(now if steady is None else steady)
     rates.restore(state, starts)
     step = Step(now)

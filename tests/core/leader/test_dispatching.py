@@ -6,7 +6,7 @@ from scheduler_service.core.leader.commands import Apply, DispatchRuns
 from scheduler_service.core.leader.state import CoreSettings
 from scheduler_service.core.model import NewRun, Overlap, RetryPolicy, RunKind
 from scheduler_service.core.run_state import RunState
-from scheduler_service.loops.store_writer import DispatchCommand
+from scheduler_service.loops.write_groups import DispatchCommand
 from tests.support.world import MONDAY, World, attempt_of
 
 FAILED = {"error": {"type": "ValueError", "message": "", "traceback": None}}

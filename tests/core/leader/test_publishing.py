@@ -13,7 +13,7 @@ from scheduler_service.core.leader.commands import Publish
 from scheduler_service.core.leader.iteration import iterate
 from scheduler_service.core.leader.results import Published, RunsDispatched, RunsRedispatched
 from scheduler_service.core.run_state import RunState
-from scheduler_service.loops.store_writer import DispatchCommand
+from scheduler_service.loops.write_groups import DispatchCommand
 from tests.support.world import World, attempt_of
 
 

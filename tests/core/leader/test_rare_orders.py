@@ -11,7 +11,7 @@ from scheduler_service.core.leader.results import RunsDispatched, RunsRead
 from scheduler_service.core.leader.step import Step
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.loops.commit_order import CommitOrder
-from scheduler_service.loops.store_writer import DispatchCommand
+from scheduler_service.loops.write_groups import DispatchCommand
 from tests.support.world import World
 
 

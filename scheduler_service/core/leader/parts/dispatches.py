@@ -1,31 +1,107 @@
-"""Admitted runs that wait for room in their queue's publish window, and dispatches that are not answered yet."""
+"""Admitted runs that wait for room in their queue's publish window or for a limit, and dispatches without an answer.
 
-import heapq
+A lane that a limit holds back waits with that limit, out of sight of its queue, until the limit has room.
+"""
+
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from itinerary.protocol.instants import Instant
+from itinerary.protocol.limits import LimitUse
+from scheduler_service.core.leader.lanes import Lane, LaneOrder, QueueLanes, Turns
 from scheduler_service.core.model import ActiveRun
 
 
 @dataclass(slots=True)
 class Dispatches:
-    """`waiting`: a heap of runs by queue, most urgent first. `in_progress`: the queues of unanswered dispatches."""
+    """`waiting`: the lanes of each queue. `closed`: those that wait for a limit, by the limit and key.
 
-    waiting: dict[str, list[tuple[int, Instant, str]]] = field(default_factory=dict)
+    `in_progress`: the queues of unanswered dispatches.
+    """
+
+    waiting: dict[str, QueueLanes] = field(default_factory=dict)
+    closed: dict[LimitUse, LaneOrder] = field(default_factory=dict)
     in_progress: dict[str, str] = field(default_factory=dict)
     of_queue: Counter[str] = field(default_factory=Counter)
+    _fair: frozenset[str] = frozenset()
+    _turns: dict[LimitUse, Turns] = field(default_factory=dict)
 
     def queue_up(self, run: ActiveRun) -> None:
-        """Let the run wait for room in its queue's window."""
-        heapq.heappush(self.waiting.setdefault(run.queue, []), (run.priority, run.due_at, run.run_id))
+        """Let the run wait in its lane."""
+        lanes = self.waiting.get(run.queue)
+        if lanes is None:
+            lanes = self.waiting[run.queue] = QueueLanes(Lane(run.queue), run.queue in self._fair)
+        if (closed := lanes.add(run)) is not None and closed.closed_by is not None:
+            self._wait_for(closed, closed.closed_by)
 
-    def take(self, queue: str, number: int) -> list[str]:
-        """Take out the most urgent runs of the queue, at most `number`, each once; one sort if all are taken."""
-        heap = self.waiting[queue]
-        taken = [heapq.heappop(heap) for _ in range(number)] if number < len(heap) else sorted(self.waiting.pop(queue))
-        return list(dict.fromkeys(run_id for _, _, run_id in taken))
+    def first(self, queue: str, *, with_limits: bool) -> Lane | None:
+        """The open lane to be served next, of those with limits only if they may be served at all."""
+        lanes = self.waiting.get(queue)
+        return None if lanes is None else lanes.first(with_limits=with_limits)
+
+    def take(self, lane: Lane, number: int, *, with_limits: bool) -> list[str]:
+        """Take out the most urgent run of an open lane, of the plain lane up to `number`, each once."""
+        lanes = self.waiting[lane.queue]
+        taken = lanes.take(lane, number, with_limits=with_limits)
+        if not lanes:
+            del self.waiting[lane.queue]
+        return taken
+
+    def serve(self, lane: Lane) -> None:
+        """Record that a run of the lane is dispatched: it had its turn in its queue and at its limits."""
+        lane.passed_over_at = None
+        lanes = self.waiting.get(lane.queue)
+        if lanes is not None:
+            lanes.serve(lane)
+        for use in lane.limits:
+            if (turns := self._turns.get(use)) is not None:
+                turns.serve(self._holder(lane))
+
+    def close(self, lane: Lane, use: LimitUse, now: Instant) -> None:
+        """Let the lane wait for this limit, instead of in its queue or for another limit."""
+        if lane.closed_by is None:
+            self.waiting[lane.queue].close(lane)
+        else:
+            self._leave(lane)
+        lane.closed_by = use
+        if lane.passed_over_at is None:
+            lane.passed_over_at = now
+        self._wait_for(lane, use)
+
+    def open(self, lane: Lane) -> None:
+        """Let the lane that waited for a limit stand in its queue again."""
+        self._leave(lane)
+        self.waiting[lane.queue].open(lane)
+
+    def discard_first(self, lane: Lane) -> None:
+        """Drop the first run of a lane that waits for a limit, since the run waits no more."""
+        use = lane.closed_by
+        self.open(lane)
+        self.take(lane, 1, with_limits=True)
+        if use is not None and lane.runs:
+            self.waiting[lane.queue].close(lane)
+            lane.closed_by = use
+            self._wait_for(lane, use)
+
+    def forget_turns(self, use: LimitUse) -> None:
+        """Forget who had turns at a limit that nobody uses or waits for."""
+        self._turns.pop(use, None)
+
+    def set_fair(self, fair: frozenset[str], get: Callable[[str], ActiveRun | None]) -> None:
+        """Let lanes take turns in these queues only; the runs of queues that change get other lanes."""
+        before, self._fair = self._fair, fair
+        for queue in sorted(before ^ fair):
+            lanes = self.waiting.pop(queue, None)
+            run_ids: Iterable[str] = ()
+            if lanes is not None:
+                run_ids = lanes.run_ids()
+                for lane in lanes.all():
+                    if lane.closed_by is not None:
+                        self._leave(lane)
+            for run_id in run_ids:
+                if (run := get(run_id)) is not None:
+                    self.queue_up(run)
 
     def begin(self, queue: str, run_ids: Sequence[str]) -> None:
         """Record that the dispatch of these runs was commanded."""
@@ -40,3 +116,18 @@ class Dispatches:
             self.of_queue[queue] -= 1
             if not self.of_queue[queue]:
                 del self.of_queue[queue]
+
+    def _wait_for(self, lane: Lane, use: LimitUse) -> None:
+        turns = self._turns.setdefault(use, Turns())
+        self.closed.setdefault(use, LaneOrder()).put(lane, turns.of(self._holder(lane)))
+
+    def _leave(self, lane: Lane) -> None:
+        use, lane.closed_by = lane.closed_by, None
+        if use is not None:
+            self.closed[use].remove(lane)
+            if not self.closed[use]:
+                del self.closed[use]
+
+    def _holder(self, lane: Lane) -> Hashable:
+        """Who takes turns at a limit: each lane of a fair queue, and a queue that is not fair as one."""
+        return (lane.queue, lane.name) if lane.queue in self._fair else lane.queue

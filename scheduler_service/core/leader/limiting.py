@@ -1,0 +1,95 @@
+"""Limits: whether a run may take a slot and a start of each of its limits, and which lanes go on once there is room.
+
+A run takes the slots of all its limits together or none. A lane with limits is served only while a live worker listens
+to its queue and has a free slot. What fails an earlier check stands in no limit's order. A lane that a limit holds back
+waits there until it has room. Never scans all lanes that wait, but for those that an edit concerns.
+"""
+
+from itinerary.protocol.instants import Instant
+from itinerary.protocol.limits import LimitUse
+from scheduler_service.core.leader.freezing import may_go
+from scheduler_service.core.leader.lanes import Lane
+from scheduler_service.core.leader.parts.rates import RatedUse
+from scheduler_service.core.leader.publish_windows import free_slots
+from scheduler_service.core.leader.state import SchedulerState
+from scheduler_service.core.leader.step import Step
+from scheduler_service.core.limits import QUEUE
+from scheduler_service.core.model import ActiveRun
+from scheduler_service.core.run_state import WAITING
+
+
+def room_in_limit(state: SchedulerState, queue: str, most: int) -> int:
+    """How many of at most `most` runs the queue's own limit lets go."""
+    limit = state.controls.limits.get(QUEUE + queue)
+    if limit is None:
+        return most
+    use, bounds = LimitUse(limit.name), limit.bounds
+    if bounds.concurrency is not None:
+        most = min(most, bounds.concurrency - state.slots.count(use))
+    if bounds.rate is not None and most > 0:
+        rated = RatedUse(use, bounds.rate)
+        state.rates.may_start((rated,))  # if there is no room, the pass that has some comes by itself
+        most = min(most, state.rates.room(rated))
+    return most
+
+
+def has_worker(state: SchedulerState, queue: str) -> bool:
+    """Whether a live worker that listens to the queue has reported a free slot."""
+    return bool(free_slots(state, queue))
+
+
+def full_limit(state: SchedulerState, lane: Lane) -> LimitUse | None:
+    """The first limit of the lane that has no room for it; None if all have."""
+    rated = []
+    for use in lane.limits:
+        limit = state.controls.limits.get(use.name)
+        if limit is None:
+            continue
+        bounds, promised = limit.bounds_of(use.key), state.slots.promised(use, lane)
+        if bounds.concurrency is not None and state.slots.count(use) + promised >= bounds.concurrency:
+            return use
+        if bounds.rate is not None:
+            one = RatedUse(use, bounds.rate)
+            rated.append(one)
+            if promised and state.rates.room(one) <= promised:
+                state.slots.consider((use,))  # again, once the others have gone
+                return use
+    return state.rates.may_start(rated) if rated else None
+
+
+def still_waiting(state: SchedulerState, step: Step, run_id: str) -> ActiveRun | None:
+    """The run in a lane if it may be dispatched: nothing has ended it, and no pause or freeze keeps it back."""
+    run = state.runs.get(run_id)
+    if run is None or run.state not in WAITING or run_id in state.dispatches.in_progress or run.due_at > step.now:
+        return None
+    # A pause may have revoked its admission.
+    return run if state.runs.is_admitted(run_id) and may_go(state, step, run) else None
+
+
+def open_lanes(state: SchedulerState, step: Step) -> None:
+    """Let lanes stand in their queues again, in the order of each limit that got room and as many as it has room for.
+
+    A lane whose queue dispatches nothing now stands there as well, but no slot is kept for it.
+    """
+    state.slots.consider(state.rates.take_free())
+    for use in state.slots.take_freed():
+        while (order := state.dispatches.closed.get(use)) is not None and (lane := order.first()) is not None:
+            if still_waiting(state, step, lane.runs[0][2]) is None:
+                state.dispatches.discard_first(lane)
+                continue
+            full = full_limit(state, lane)
+            if full == use:
+                break
+            if full is not None:
+                state.dispatches.close(lane, full, step.now)
+                continue
+            state.dispatches.open(lane)
+            if state.controls.pause_of(lane.queue, step.now) is None and has_worker(state, lane.queue):
+                state.slots.promise(lane)
+        if use not in state.dispatches.closed and not state.slots.count(use):
+            state.dispatches.forget_turns(use)
+
+
+def next_of_limits(state: SchedulerState, now: Instant) -> Instant | None:
+    """At once, if a limit for which lanes wait may have room."""
+    return now if any(use in state.dispatches.closed for use in state.slots.freed()) else None

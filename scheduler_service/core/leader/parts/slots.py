@@ -1,0 +1,115 @@
+"""Who holds a slot of each limit and key: each run that is or may be in flight, and attempts that run on given up.
+
+A run gets its slot when it is chosen. A committed end frees it, or a row read afterwards that is not in flight. A
+refused dispatch, a lost answer or an edit frees nothing. Every run is counted for its queue and for undefined limits
+too, so that a new limit counts what is in flight already.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from itinerary.protocol.limits import LimitUse
+from scheduler_service.core.leader.lanes import Lane
+from scheduler_service.core.limits import QUEUE
+
+Uses = tuple[LimitUse, ...]
+
+
+@lru_cache(maxsize=4096)
+def uses_of(queue: str, limits: Uses) -> Uses:
+    """All limits of a run: those that it names, and its queue's own."""
+    return (LimitUse(QUEUE + queue), *limits)
+
+
+@dataclass(slots=True)
+class Slots:
+    """The holders of each limit and key. `_ending`: attempts whose end is not committed yet, by run.
+
+    `_freed`: limits that may have got room since the last call. `_promised`: slots that lanes opened in this pass are
+    to have.
+    """
+
+    _uses: dict[str, Uses] = field(default_factory=dict)
+    _holders: dict[LimitUse, dict[str, None]] = field(default_factory=dict)
+    _ending: dict[str, int] = field(default_factory=dict)
+    _freed: dict[LimitUse, None] = field(default_factory=dict)
+    _promised: Counter[LimitUse] = field(default_factory=Counter)
+    _lanes: dict[Lane, None] = field(default_factory=dict)
+
+    def count(self, use: LimitUse) -> int:
+        """How many slots of the limit and key are taken."""
+        return len(self._holders.get(use, ()))
+
+    def holders(self, use: LimitUse) -> Mapping[str, None]:
+        """The runs that hold a slot of the limit and key, the first first, and task ids of attempts given up."""
+        return self._holders.get(use, {})
+
+    def uses(self, run_id: str) -> Uses:
+        """The limits of which the run holds a slot."""
+        return self._uses.get(run_id, ())
+
+    def take(self, run_ids: Sequence[str], uses: Uses) -> None:
+        """Give each of these runs, which have the same limits, a slot of each; it may have them already."""
+        self._uses.update(dict.fromkeys(run_ids, uses))
+        for use in uses:
+            self._holders.setdefault(use, {}).update(dict.fromkeys(run_ids))
+        if self._ending:
+            for run_id in run_ids:
+                self._ending.pop(run_id, None)  # the slot is the row's: its next attempt keeps it
+
+    def ends(self, run_id: str, attempt: int) -> None:
+        """Record that the end of the attempt is being written."""
+        if run_id in self._uses:
+            self._ending[run_id] = attempt
+
+    def committed(self, run_id: str, attempt: int) -> None:
+        """Free the run's slots if the end that was committed is that of the attempt which holds them."""
+        if self._ending.get(run_id) == attempt:
+            self.free(run_id)
+
+    def free(self, run_id: str) -> None:
+        """Free the run's slots: its row is not in flight."""
+        self._ending.pop(run_id, None)
+        for use in self._uses.pop(run_id, ()):
+            holders = self._holders[use]
+            del holders[run_id]
+            if not holders:
+                del self._holders[use]
+            self._freed[use] = None
+
+    def consider(self, uses: Sequence[LimitUse]) -> None:
+        """Consider these limits as if slots of theirs were freed: they may have more room."""
+        self._freed.update(dict.fromkeys(uses))
+
+    def freed(self) -> Sequence[LimitUse]:
+        """The limits to be considered."""
+        return tuple(self._freed)
+
+    def take_freed(self) -> Sequence[LimitUse]:
+        """Return and reset the limits to be considered."""
+        freed, self._freed = tuple(self._freed), {}
+        return freed
+
+    def promise(self, lane: Lane) -> None:
+        """Keep a slot of each of its limits for the lane, until it is served or the pass is over."""
+        self._lanes[lane] = None
+        self._promised.update(lane.limits)
+
+    def promised(self, use: LimitUse, lane: Lane) -> int:
+        """How many slots are kept for other lanes."""
+        return self._promised[use] - (lane in self._lanes and use in lane.limits) if self._promised else 0
+
+    def keep_promise(self, lane: Lane) -> None:
+        """Record that the lane was served or closed: nothing is kept for it."""
+        if lane in self._lanes:
+            del self._lanes[lane]
+            self._promised.subtract(lane.limits)
+
+    def end_promises(self) -> None:
+        """Keep nothing for lanes that were not served; what was kept is considered anew."""
+        for lane in self._lanes:
+            self.consider(lane.limits)
+        self._lanes.clear()
+        self._promised.clear()

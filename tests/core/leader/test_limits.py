@@ -1,0 +1,320 @@
+"""Slots of limits: who takes one, what frees it and what does not, and which run goes next."""
+
+import pytest
+
+from itinerary.protocol.instants import MILLISECOND, SECOND
+from itinerary.protocol.limits import LimitUse
+from scheduler_service.core.leader.iteration import next_wake
+from scheduler_service.core.limits import Bounds, Limit, Rate
+from scheduler_service.core.run_state import RunState
+from scheduler_service.loops.store_writer import are_few
+from tests.support.gate import T0, Gate, limit, waiting
+
+ACME, OTHER = ("tenant", "acme"), ("tenant", "other")
+
+
+def gate(**limits: int) -> Gate:
+    """A leader with these limits and a worker that has slots enough."""
+    made = Gate()
+    made.edit(**{name: limit(number) for name, number in limits.items()})
+    made.beat()
+    return made
+
+
+def test_no_more_runs_of_a_limit_go_than_it_has_slots_and_others_go_on() -> None:
+    one = gate(stripe=2)
+    runs = [waiting(f"s{n}", "stripe") for n in range(4)]
+    assert one.due(*runs, waiting("free")) == ["free", "s0", "s1"]
+    assert one.step() == []
+
+
+def test_each_key_has_slots_of_its_own_and_an_override_replaces_them() -> None:
+    one = Gate()
+    one.edit(tenant=limit(1, overrides={"acme": 3}))
+    one.beat()
+    runs = [waiting(f"{key}{n}", ("tenant", key)) for key in ("acme", "other") for n in range(4)]
+    assert sorted(one.due(*runs)) == ["acme0", "acme1", "acme2", "other0"]
+
+
+def test_a_slot_is_free_when_the_end_is_committed_and_not_before() -> None:
+    one = gate(stripe=1)
+    assert one.due(waiting("a", "stripe"), waiting("b", "stripe")) == ["a"]
+    one.go("a")
+    assert one.ended("a") == []
+    assert one.step(after=SECOND) == []
+    assert one.committed() == ["b"]
+
+
+def test_an_end_for_whose_slot_runs_wait_is_written_at_once_and_others_are_not() -> None:
+    one = gate(stripe=1)
+    one.due(waiting("a", "stripe"), waiting("free"))
+    one.moved("a", "free")
+    one.started("a", "free")
+    one.applies.clear()
+    one.ended("free")
+    assert are_few(list(one.applies))
+    one.due(waiting("b", "stripe"))
+    one.applies.clear()
+    one.ended("a")
+    assert one.applies
+    assert not are_few(list(one.applies))
+
+
+def test_an_end_that_the_database_refuses_frees_nothing_before_the_row_says_so() -> None:
+    one = gate(stripe=1)
+    one.due(waiting("a", "stripe"), waiting("b", "stripe"))
+    one.go("a")
+    one.ended("a")
+    assert one.committed("a") == []
+    assert one.row("a", RunState.RUNNING) == []
+    one.step(after=SECOND)
+    one.ended("a")
+    one.committed("a")
+    assert one.row("a", RunState.COMPLETED) == ["b"]
+
+
+@pytest.mark.parametrize(("found", "chosen"), [(RunState.PENDING, []), (RunState.SCHEDULED, ["a", "b"])])
+def test_a_refused_dispatch_frees_nothing_before_the_row_is_read(found: RunState, chosen: list[str]) -> None:
+    one = gate(stripe=1)
+    assert one.due(waiting("a", "stripe"), waiting("b", "stripe")) == ["a"]
+    assert one.refused("a") == []
+    assert one.reads[-1:] == ["a"]
+    assert one.step(after=SECOND) == []
+    # A row that waits still is tried again a moment later; whoever is first by then goes, but only one.
+    assert [*one.row("a", found), *one.step(after=SECOND)] in ([], ["a"], ["b"])
+    assert one.state.slots.count(LimitUse("stripe")) == 1
+    assert bool(chosen) == (found is RunState.SCHEDULED)
+
+
+def test_a_dispatch_without_an_answer_keeps_its_slot() -> None:
+    one = gate(stripe=1)
+    one.due(waiting("a", "stripe"), waiting("b", "stripe"))
+    assert one.step(after=60 * SECOND) == []
+
+
+def test_an_edit_that_drops_a_run_frees_nothing_while_its_dispatch_is_under_way() -> None:
+    one = gate(stripe=1)
+    one.due(waiting("a", "stripe"), waiting("b", "stripe"))
+    one.state.runs.drop("a")
+    assert one.edit(stripe=limit(1)) == []
+    assert one.moved("a") == []
+    assert one.row("a", RunState.PENDING) == []
+
+
+def test_a_retry_gives_its_slot_back_and_takes_its_turn_again() -> None:
+    one = gate(stripe=1)
+    one.due(waiting("a", "stripe"), waiting("b", "stripe"))
+    one.go("a")
+    assert one.row("a", RunState.RETRYING, attempt=2, due_at=one.now + 600 * SECOND) == ["b"]
+
+
+def test_all_limits_of_a_run_are_taken_together_or_none() -> None:
+    one = gate(a=1, b=1)
+    assert one.due(waiting("0", "a", "b"), waiting("b1", "b"), waiting("a1", "a")) == ["0"]
+    one.go("0")
+    one.ended("0")
+    assert sorted(one.committed()) == ["a1", "b1"]
+    one.due(waiting("both", "a", "b"))
+    one.go("a1")
+    one.ended("a1")
+    assert one.committed() == []
+    assert one.state.slots.count(LimitUse("a")) == 0, "it holds nothing of what it waits with"
+    one.go("b1")
+    one.ended("b1")
+    assert one.committed() == ["both"]
+
+
+def test_a_run_that_waits_for_another_limit_lets_those_behind_it_pass() -> None:
+    one = gate(a=1, b=1)
+    assert one.due(waiting("b1", "b"), waiting("a1", "a")) == ["a1", "b1"]
+    one.due(waiting("ab", "a", "b"), waiting("z", "a"))
+    one.go("a1")
+    one.ended("a1")
+    assert one.committed() == ["z"]
+
+
+def test_raising_a_limit_lets_waiting_runs_go_and_lowering_none_until_there_is_room() -> None:
+    one = gate(stripe=1)
+    one.due(*(waiting(f"s{n}", "stripe") for n in range(5)))
+    assert one.edit(stripe=limit(3)) == ["s1", "s2"]
+    for run_id in ("s0", "s1", "s2"):
+        one.go(run_id)
+    assert one.edit(stripe=limit(1)) == []
+    one.ended("s0", "s1")
+    assert one.committed() == []
+    one.ended("s2")
+    assert one.committed() == ["s3"]
+    assert one.edit() == ["s4"], "a limit that is gone holds nobody"
+
+
+def test_a_limit_that_is_defined_counts_what_is_in_flight_already() -> None:
+    one = gate()
+    one.due(waiting("a", "stripe"), waiting("q1"))
+    assert one.edit(stripe=limit(1), of_q=limit(3)) == []
+    assert one.due(waiting("b", "stripe"), waiting("q2"), waiting("q3")) == ["q2"]
+
+
+def test_the_own_limit_of_a_queue_holds_for_each_of_its_runs_and_wakes_them() -> None:
+    one = gate(of_q=2)
+    assert one.due(*(waiting(f"r{n}") for n in range(3))) == ["r0", "r1"]
+    one.moved("r0", "r1")
+    one.started("r0")
+    one.applies.clear()
+    one.ended("r0")
+    assert not are_few(list(one.applies))
+    assert one.committed() == ["r2"]
+
+
+def test_a_new_leader_takes_the_slots_from_the_rows() -> None:
+    out = waiting("a", "stripe")._replace(state=RunState.PENDING, seq=1, published_at=T0)
+    one = Gate((out, waiting("b", "stripe")))
+    one.edit(stripe=limit(1))
+    assert one.beat() == []
+    assert one.row("a", RunState.COMPLETED) == ["b"]
+
+
+def test_runs_with_limits_go_only_where_a_live_worker_has_a_free_slot() -> None:
+    one = Gate()
+    one.edit(stripe=limit(5))
+    assert one.due(waiting("free"), waiting("a", "stripe")) == ["free"]
+    assert one.beat(slots=1) == ["a"]
+    one.go("a")
+    assert one.due(waiting("b", "stripe")) == [], "its only slot is taken"
+    assert one.ended("a") == ["b"]
+    assert one.step(after=60 * SECOND) == []
+    assert one.due(waiting("c", "stripe")) == [], "the worker has not been heard for long"
+
+
+def test_what_fails_an_earlier_check_is_in_no_order_of_a_limit() -> None:
+    one = gate(stripe=1)
+    one.due(waiting("a", "stripe"))
+    # The first in the limit's order are of a queue without a worker, of a paused one, and not there any more.
+    one.due(waiting("dead", "stripe", queue="d", priority=0), waiting("held", "stripe", queue="p", priority=0))
+    one.beat("other", queues="dp")
+    one.step()
+    one.beat("other", queues="p")
+    one.edit(pauses=["p"], stripe=limit(1))
+    one.due(waiting("gone", "stripe", priority=1), waiting("b", "stripe"))
+    one.state.runs.drop("gone")
+    one.go("a")
+    one.ended("a")
+    assert one.committed() == ["b"]
+
+
+def test_a_lane_that_came_free_and_does_not_go_lets_the_next_one_go_at_once() -> None:
+    one = Gate()
+    one.edit(stripe=limit(1), of_p=limit(1))
+    one.beat(queues="qp")
+    assert one.due(waiting("a", "stripe")) == ["a"]
+    assert one.due(waiting("p1", "stripe", queue="p", priority=0), waiting("b", "stripe")) == []
+    assert one.due(waiting("p0", queue="p")) == ["p0"]
+    one.go("a")
+    one.ended("a")
+    assert one.committed() == [], "queue p has the slot, and no room"
+    assert one.wakes_at_once()
+    assert one.step() == ["b"]
+    assert not one.wakes_at_once()
+
+
+def test_priority_decides_who_gets_a_slot() -> None:
+    one = gate(stripe=1)
+    one.due(waiting("a", "stripe"))
+    one.due(waiting("low", "stripe", priority=9), waiting("high", "stripe", priority=1), waiting("mid", "stripe"))
+    order = []
+    for _ in range(3):
+        [last] = one.state.slots.holders(LimitUse("stripe"))
+        one.go(last)
+        one.ended(last)
+        order += one.committed()
+    assert order == ["high", "mid", "low"]
+
+
+def test_lanes_of_a_fair_queue_take_turns_at_equal_priority() -> None:
+    one = Gate(settings=Gate().settings)
+    one.edit(fair=["q"], of_q=limit(1))
+    many = [waiting(f"a{n}", fair_key="acme") for n in range(6)]
+    order = one.due(*many, waiting("o0", fair_key="other", due_at=many[0].due_at + MILLISECOND - MILLISECOND))
+    one.due(waiting("u0", fair_key="urgent", priority=9), waiting("o1", fair_key="other"))
+    for _ in range(8):
+        last = order[-1]
+        one.go(last)
+        one.ended(last)
+        order += one.committed()
+    assert order == ["a0", "o0", "a1", "o1", "a2", "a3", "a4", "a5", "u0"]
+
+
+def test_turning_fairness_on_and_off_sorts_what_waits_anew() -> None:
+    one = Gate()
+    one.edit(of_q=limit(1), tenant=limit(5))
+    order = one.due(*(waiting(f"a{n}", fair_key="acme") for n in range(4)), waiting("o0", fair_key="other"))
+    one.edit(of_q=limit(1), fair=["q"])
+    for fair in (["q"], [], []):
+        one.edit(of_q=limit(1), fair=fair)
+        one.go(order[-1])
+        one.ended(order[-1])
+        order += one.committed()
+    assert order == ["a0", "a1", "a2", "a3"] or order[:3] == ["a0", "a1", "o0"]
+
+
+def test_queues_take_turns_at_a_limit_that_they_share() -> None:
+    one = Gate()
+    one.edit(stripe=limit(1))
+    one.beat(queues="qp")
+    order = one.due(*(waiting(f"q{n}", "stripe") for n in range(5)))
+    one.due(*(waiting(f"p{n}", "stripe", queue="p", due_at=one.now) for n in range(2)))
+    for _ in range(6):
+        one.go(order[-1])
+        one.ended(order[-1])
+        order += one.committed()
+    assert [run_id[0] for run_id in order[:4]] in (list("qpqp"), list("qqpq")), order
+    assert sorted(order) == ["p0", "p1", "q0", "q1", "q2", "q3", "q4"]
+
+
+@pytest.mark.parametrize("name", ["stripe", "of_q"])
+def test_a_rate_lets_waiting_runs_go_when_its_window_has_room(name: str) -> None:
+    one = Gate()
+    one.edit(**{name: Limit("", Bounds(rate=Rate(2, 10 * SECOND)))})
+    one.beat()
+    limits = ["stripe"] if name == "stripe" else []
+    assert one.due(*(waiting(f"s{n}", *limits) for n in range(6))) == ["s0", "s1"]
+    one.go("s0")
+    one.go("s1")
+    assert one.step(after=9 * SECOND) == []
+    one.beat()
+    assert next_wake(one.state, one.now) <= one.now + SECOND
+    assert one.step(after=SECOND) == ["s2", "s3"]
+    assert one.row("s2", RunState.SCHEDULED) == []
+    assert [*one.refused("s2"), *one.row("s2", RunState.SCHEDULED), *one.step(after=SECOND)] == ["s4"]
+
+
+def test_lanes_of_one_rate_go_as_soon_as_those_before_them_have_gone() -> None:
+    one = Gate()
+    one.edit(stripe=Limit("", Bounds(rate=Rate(2, 10 * SECOND))), b=limit(9))
+    one.beat(queues="qprs")
+    one.due(waiting("a0", "stripe"), waiting("a1", "stripe"))
+    one.due(*(waiting(f"{queue}2", "stripe", queue=queue) for queue in "qprs"))
+    one.go("a0")
+    one.go("a1")
+    one.beat(queues="qprs")
+    went = [*one.step(after=10 * SECOND), *one.step()]
+    assert len(went) == 2
+    for run_id in went:
+        one.go(run_id)
+    one.beat(queues="qprs")
+    assert len([*one.step(after=10 * SECOND), *one.step()]) == 2
+
+
+def test_nothing_is_kept_of_lanes_and_limits_that_are_over() -> None:
+    one = gate(tenant=1)
+    one.due(*(waiting(f"r{n}", ("tenant", f"k{n}")) for n in range(50)), *(waiting(f"z{n}", ACME) for n in range(3)))
+    for _ in range(4):
+        out = [run_id for run_id in one.asked if one.state.slots.uses(run_id)]
+        one.moved(*out)
+        one.started(*out)
+        one.ended(*out)
+        one.committed()
+    state = one.state
+    one.step()
+    dispatches, slots = state.dispatches, state.slots
+    left = [dispatches.waiting, dispatches.closed, dispatches._turns, slots._holders, slots._uses, slots._ending]
+    assert not any(left), left
