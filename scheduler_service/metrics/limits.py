@@ -18,11 +18,17 @@ class LimitMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._defined = Gauge("scheduler_limits", "Limits that are defined, those of queues aside", registry=registry)
         self._in_flight, self._waiting, self._oldest = (
-            Gauge(f"scheduler_limit_{name}", text, ["limit"], registry=registry)
+            Gauge(name, text, ["limit"], registry=registry)
             for name, text in (
-                ("in_flight_runs", "Runs that name the limit and are dispatched and not over"),
-                ("waiting_runs", "Due runs that name the limit and are not dispatched, as the leader holds them"),
-                ("oldest_waiting_seconds", "How long the oldest of these has waited that no pause or freeze holds"),
+                ("scheduler_limit_in_flight_runs", "Runs that name the limit and are dispatched and not over"),
+                (
+                    "scheduler_limit_waiting_runs",
+                    "Due runs that name the limit and are not dispatched",
+                ),
+                (
+                    "scheduler_limit_oldest_waiting_seconds",
+                    "How long the oldest of these waits, without held ones",
+                ),
             )
         )
         self._shown: set[str] = set()
