@@ -1,16 +1,18 @@
-"""Steps of the database's clock, as this process's steady clock sees them: within a term, and from the last term to it.
+"""Steps of the database's clock, as this process's steady clock sees them: within a term, and just before it.
 
 What started by a rate is dated by the database's clock. If that clock steps ahead, the dates look older than they are,
 and too many runs would start. Promises to call no step smaller than it is; one may be called larger by a round trip.
-Time in which this process did not watch the lease counts as the database says.
+Time in which this process read no clock counts as the database says.
 """
 
+from collections import deque
 from typing import Final
 
-from itinerary.protocol.instants import MILLISECOND, Duration, Instant
+from itinerary.protocol.instants import MILLISECOND, SECOND, Duration, Instant
 from scheduler_service.ports.leases import LeaseView
 
 _DRIFT: Final = 10 * MILLISECOND
+_WATCHED: Final = 30 * SECOND
 
 
 class ClockSteps:
@@ -30,23 +32,23 @@ class ClockSteps:
         return 0
 
 
-class LeaseWatch:
-    """A standby's sight of the leader's signs of life: renewals, and a resignation."""
+class ClockWatch:
+    """A standby's sight of the database's clock, which it reads with the lease, over the last half minute.
+
+    That is longer than a leader takes to date anew what it stored before a step: it may have died meanwhile.
+    """
 
     def __init__(self) -> None:
-        self._sign: Instant | None = None
-        self._seen_at: Duration = 0
-        self._watched = False
+        self._seen: deque[tuple[Duration, Duration]] = deque()
 
-    def see(self, view: LeaseView | None, now: Duration) -> None:
-        """Note the lease as it was read at this steady time."""
-        sign = None if view is None else view.last_seen_at
-        if sign != self._sign:
-            self._watched = self._sign is not None
-            self._sign, self._seen_at = sign, now
+    def see(self, view: LeaseView | None, answered_at: Duration) -> None:
+        """Note how far the clock was ahead of the steady one."""
+        if view is not None:
+            while len(self._seen) > 1 and self._seen[0][0] < answered_at - _WATCHED:
+                self._seen.popleft()
+            self._seen.append((answered_at, view.now - answered_at))
 
-    def stepped(self, taken_at: Instant, now: Duration) -> Duration:
-        """By how much more the database's clock went on since the last sign than the steady one."""
-        if self._sign is None or not self._watched:
-            return 0
-        return max(0, (taken_at - self._sign) - (now - self._seen_at))
+    def stepped(self, asked_at: Duration, shown: Instant) -> Duration:
+        """By how much the clock may have stepped ahead until the lease was taken."""
+        lowest = min((ahead for _, ahead in self._seen), default=shown - asked_at)
+        return max(0, shown - asked_at - lowest)

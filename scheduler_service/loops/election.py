@@ -12,7 +12,7 @@ from itinerary.protocol.instants import SECOND, Duration
 from scheduler_service.core.leader.state import CoreSettings
 from scheduler_service.core.model import Lease
 from scheduler_service.core.schedules.zone_rules import rules_in_use
-from scheduler_service.loops.clock_steps import LeaseWatch
+from scheduler_service.loops.clock_steps import ClockWatch
 from scheduler_service.loops.lease_renewer import LeaseRenewer
 from scheduler_service.loops.mailbox import Mailbox, monotonic
 from scheduler_service.loops.redis_watch import RedisWatch
@@ -54,7 +54,7 @@ class Leader:
         self._renewer: LeaseRenewer | None = None
         self._asked_at = monotonic()
         self._redis = RedisWatch(leases, adapters.meter, ttl, marks, lambda: self._renewer)
-        self._watch = LeaseWatch()
+        self._clock = ClockWatch()
         self._zones = ZoneWatch(leases, adapters.meter, holder)
 
     def stop(self) -> None:
@@ -119,7 +119,7 @@ class Leader:
         """
         view, now = self._leases.peek(_SHARD), monotonic()
         self._zones.compare(view, now)
-        self._watch.see(view, now)
+        self._clock.see(view, now)
         if view is None or self._seen is None or not view.is_as(self._seen[0]):
             self._seen = None if view is None else (view, now)
             return None
@@ -129,7 +129,7 @@ class Leader:
     def _lead(self, lease: Lease, asked_at: Duration) -> None:
         mailbox = Mailbox()
         renewer = self._renewer = LeaseRenewer(self._leases, lease, asked_at, self._ttl, mailbox.wake)
-        stepped = self._watch.stepped(lease.now, asked_at)
+        stepped, self._clock = self._clock.stepped(asked_at, lease.now), ClockWatch()
         self._loop = SchedulerLoop(self._settings, self._adapters, renewer, mailbox, self._inbox_buffer, stepped)
         if self._paused.is_set():
             self._loop.pause()

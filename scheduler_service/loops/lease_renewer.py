@@ -59,7 +59,7 @@ class LeaseRenewer:
         self._confirmed = (asked_at, clock(), lease.now, 0)
         self._jumped: Duration = 0
         self._steps = ClockSteps(asked_at, self._confirmed[1], lease.now)
-        self._stepped: Duration = 0
+        self._stepped = self._step_taken = 0
         self._behind = False
         self._thread = threading.Thread(target=self._renew, name="lease-keeper", daemon=True)
 
@@ -90,10 +90,11 @@ class LeaseRenewer:
         since = clock - answered_at
         return database_now + since + (ahead if ahead > _JUMP else max(0, ahead - since // _SLEW))
 
-    @property
-    def stepped(self) -> Duration:
-        """By how much the database's clock has stepped ahead in this term, small steps too."""
-        return self._stepped
+    def take_step(self) -> Duration:
+        """By how much the database's clock has stepped ahead since the last call; for the loop only."""
+        step = self._stepped - self._step_taken
+        self._step_taken += step
+        return step
 
     @property
     def passed_at(self) -> Duration | None:

@@ -82,7 +82,6 @@ class SchedulerLoop:
         self._mailbox = mailbox
         self._inbox_buffer = inbox_buffer
         self._stepped_before = stepped_before
-        self._stepped: Duration = 0
         self._index = IndexBuilder()
         self._stopping = threading.Event()
         self._rests_until = float("-inf")
@@ -171,9 +170,8 @@ class SchedulerLoop:
         messages = self._mailbox.drain(wake_at - self._renewer.now())
         listened = self._reader.listened  # before emptying the mailbox: all that was read by then is in it
         messages += [*self._mailbox.drain(0), listened]
-        if (stepped := self._renewer.stepped) > self._stepped:
-            messages.append(ClockStepped(stepped - self._stepped))
-            self._stepped = stepped
+        if stepped := self._renewer.take_step():
+            messages.append(ClockStepped(stepped))
         if self._crash is not None:
             raise self._crash
         self._renewer.check()

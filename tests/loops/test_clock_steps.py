@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from itinerary.protocol.instants import HOUR, MILLISECOND, SECOND, Duration, Instant
-from scheduler_service.loops.clock_steps import ClockSteps, LeaseWatch
+from scheduler_service.loops.clock_steps import ClockSteps, ClockWatch
 from scheduler_service.loops.lease_renewer import LeaseRenewer
 from scheduler_service.ports.leases import LeaseView
 from tests.support.fake_store import FakeStore
@@ -66,33 +66,34 @@ def test_a_leader_knows_the_steps_of_its_term() -> None:
         database[0] += SECOND + step
         steady[0] += SECOND
         renewer.confirm()
-    assert renewer.stepped == HOUR + 400 * MILLISECOND
+    assert renewer.take_step() == HOUR + 400 * MILLISECOND
+    assert renewer.take_step() == 0
 
 
-def view(last_seen_at: Instant, *, resigned: bool = False) -> LeaseView:
-    expires_at = last_seen_at if resigned else last_seen_at + TTL
-    return LeaseView(1, "one", SHOWN, expires_at, 0, TTL, SHOWN, resigned)
+def view(shown: Instant) -> LeaseView:
+    return LeaseView(1, "one", SHOWN, SHOWN, 0, TTL, shown)
 
 
 @pytest.mark.parametrize("step", [0, 2 * SECOND, 3 * HOUR])
-@pytest.mark.parametrize("resigned", [False, True])
-def test_a_standby_that_watched_knows_a_step_since_the_leader_s_last_sign(step: Duration, resigned: bool) -> None:
-    watch = LeaseWatch()
+def test_a_standby_knows_a_step_of_the_last_half_minute(step: Duration) -> None:
+    watch = ClockWatch()
+    for second in range(100):
+        watch.see(view(SHOWN + second * SECOND + (step if second > 90 else 0)), second * SECOND + MILLISECOND)
+    assert watch.stepped(100 * SECOND, SHOWN + 100 * SECOND + step) == step + MILLISECOND
+    for second in range(100, 130):
+        watch.see(view(SHOWN + second * SECOND + step), second * SECOND + MILLISECOND)
+    assert watch.stepped(130 * SECOND, SHOWN + 130 * SECOND + step) == MILLISECOND, "the leader has dated it anew"
+
+
+def test_a_database_that_was_away_for_long_hides_no_step() -> None:
+    watch = ClockWatch()
     watch.see(view(SHOWN), 0)
-    watch.see(view(SHOWN + SECOND, resigned=resigned), SECOND + 100 * MILLISECOND)
-    watch.see(view(SHOWN + SECOND, resigned=resigned), 2 * SECOND)
-    assert watch.stepped(SHOWN + 6 * SECOND + step, 6 * SECOND) == step + 100 * MILLISECOND
+    watch.see(None, HOUR)
+    assert watch.stepped(2 * HOUR, SHOWN + 3 * HOUR) == HOUR
 
 
-def test_who_did_not_watch_takes_the_database_s_word() -> None:
-    watch = LeaseWatch()
-    assert watch.stepped(SHOWN, 0) == 0
-    watch.see(view(SHOWN), 0)
-    assert watch.stepped(SHOWN + HOUR, SECOND) == 0
-
-
-def test_a_step_back_counts_as_none() -> None:
-    watch = LeaseWatch()
-    watch.see(view(SHOWN - SECOND), 0)
+def test_who_saw_no_clock_takes_the_database_s_word_and_a_step_back_counts_as_none() -> None:
+    watch = ClockWatch()
+    assert watch.stepped(SECOND, SHOWN) == 0
     watch.see(view(SHOWN), SECOND)
-    assert watch.stepped(SHOWN - HOUR, 2 * SECOND) == 0
+    assert watch.stepped(2 * SECOND, SHOWN - HOUR) == 0

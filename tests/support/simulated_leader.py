@@ -18,6 +18,7 @@ from scheduler_service.core.balancing.placements import BalancerCommand
 from scheduler_service.core.leader.commands import Apply, BuildIndex, Command, Publish, RereadInbox, StoreCommand
 from scheduler_service.core.leader.iteration import iterate, next_wake
 from scheduler_service.core.leader.messages import decode
+from scheduler_service.core.leader.past_starts import ClockStepped, younger
 from scheduler_service.core.leader.poll_state import NEVER
 from scheduler_service.core.leader.rebuilding import IndexBuilder
 from scheduler_service.core.leader.recalling import recall
@@ -134,7 +135,8 @@ class SimLeader(Process):
         self._commands_left: int | None = None
         jobs, runs = store.job_histories(cursor.materialised_until), store.active_runs()
         self.state, commands = take_over(
-            simulation.settings, lease.term, cursor, jobs, runs, self.renewer.now(), controls, store.starts(),
+            simulation.settings, lease.term, cursor, jobs, runs, self.renewer.now(), controls,
+            younger(store.starts(), simulation.clock_watch.stepped(simulation.t, lease.now)),
             simulation.t,
         )  # fmt: skip
         simulation.note(f"{self.name} takes over: cursor {cursor}, {len(runs)} runs, {len(jobs)} jobs")
@@ -177,6 +179,8 @@ class SimLeader(Process):
         if not self.renewer.trusted():
             return self.step_down("its lease is not confirmed")
         messages = self.mailbox.drain(0)
+        if stepped := self.renewer.take_step():
+            messages.append(ClockStepped(stepped))
         now = self.renewer.now()
         self.state, commands = iterate(self.state, [*messages, self._listened], now, self.simulation.t)
         self.simulation.note_pass(self.name, messages, commands)

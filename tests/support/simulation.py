@@ -23,6 +23,7 @@ from scheduler_service.core.invariants.check import violations
 from scheduler_service.core.invariants.history import Execution, ExecutionLog, Finding, Tolerance
 from scheduler_service.core.leader.state import CoreSettings
 from scheduler_service.core.run_state import FINAL
+from scheduler_service.loops.clock_steps import ClockWatch
 from tests.support.fake_store import FakeStore
 from tests.support.fakes_redis import FakeInbox
 from tests.support.history import history_of
@@ -31,6 +32,7 @@ from tests.support.simulated_freezes import Freezes
 from tests.support.simulated_leader import SimLeader
 from tests.support.simulated_patience import Patience
 from tests.support.simulated_pauses import Pauses
+from tests.support.simulated_rates import Rates
 from tests.support.simulated_worker import SimWorker
 
 START: Final = parse_instant("2026-11-30T10:00:00Z")
@@ -57,7 +59,7 @@ class Outcome:
     that were given up as lost while their worker lived and said so, `passed` attempts that waited
     for a worker when a low watermark passed their message, `kept` queues of which Redis still has something,
     `unheeded` runs that were dispatched while their queue was paused or they were frozen, `misjudged` occurrences that
-    ran though a freeze skips them, or were skipped without one.
+    ran though a freeze skips them, or were skipped without one, `too_many` starts beyond the rate of their queue.
     """
 
     seed: int
@@ -71,12 +73,13 @@ class Outcome:
     kept: tuple[str, ...]
     unheeded: tuple[str, ...]
     misjudged: tuple[str, ...]
+    too_many: tuple[str, ...]
     own_queues: bool
 
     @property
     def well(self) -> bool:
         wrong = (self.findings, self.stuck, self.impatient, self.hasty, self.passed, self.kept, self.unheeded)
-        return not (any(wrong) or self.misjudged)
+        return not (any(wrong) or self.misjudged or self.too_many)
 
     def __str__(self) -> str:
         lines = [f"{finding.rule}: {finding.subject}: {finding.message}" for finding in self.findings]
@@ -87,6 +90,7 @@ class Outcome:
         lines += [f"low watermark kept for ever: {queue}" for queue in self.kept]
         lines += [f"dispatched though paused or frozen: {run_id}" for run_id in self.unheeded]
         lines += [f"misjudged: {which}" for which in self.misjudged]
+        lines += [f"over the rate: {which}" for which in self.too_many]
         how = f"{self.seed} own-queues" if self.own_queues else f"{self.seed}"
         return "\n".join([f"seed {self.seed}:", *lines, f"replay: python -m tests.support.simulation {how}"])
 
@@ -122,7 +126,8 @@ class Simulation:
         self.workers: list[SimWorker] = []
         self.log: ExecutionLog = {}
         self.patience = Patience(self.store)
-        self.pauses, self.freezes = Pauses(self), Freezes(self)
+        self.pauses, self.freezes, self.rates = Pauses(self), Freezes(self), Rates(self)
+        self.clock_watch = ClockWatch()
         self.spoke: dict[str, Instant] = {}
         self.woke: dict[str, Instant] = {}
         self.redis_frozen = False
@@ -180,6 +185,7 @@ class Simulation:
 
     def log_start(self, attempt: str) -> None:
         self.note(f"START {attempt}")
+        self.rates.started(attempt)
         self.log.setdefault(split_task_id(attempt), Execution()).starts.append(self.host_now())
 
     def log_end(self, attempt: str) -> None:
@@ -283,6 +289,7 @@ class Simulation:
             faults.end()
             self.pauses.end()
             self.freezes.end()
+            self.rates.end()
             users.end()
             self._come_to_rest()
             if self.own_queues:
@@ -299,6 +306,7 @@ class Simulation:
     def _stand_by(self) -> None:
         """There is always a process that would lead."""
         if not self.database_away:
+            self.clock_watch.see(self.store.leases.peek(0), self.t)
             lease = self.store.leases.acquire(0, f"process {self.fresh()}", self.ttl)
             if lease is not None:
                 self.leaders = [leader for leader in self.leaders if not leader.dead]
@@ -338,6 +346,7 @@ class Simulation:
             kept,
             (*self.pauses.unheeded, *self.freezes.unheeded),
             tuple(self.freezes.wrongly_judged()),
+            tuple(self.rates.too_many()),
             self.own_queues,
         )
 

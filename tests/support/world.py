@@ -20,6 +20,7 @@ from scheduler_service.core.freezes import Freeze, NewFreeze, Scope
 from scheduler_service.core.leader.commands import BuildIndex, Command, Publish, RereadInbox, StoreCommand
 from scheduler_service.core.leader.iteration import iterate, next_wake
 from scheduler_service.core.leader.messages import decode
+from scheduler_service.core.leader.past_starts import ClockStepped
 from scheduler_service.core.leader.poll_state import NEVER
 from scheduler_service.core.leader.rebuilding import IndexBuilder
 from scheduler_service.core.leader.recalling import recall
@@ -205,6 +206,8 @@ class World:
             self.workers.end()
             self._read_inbox()
             messages = self.mailbox.drain(0)
+            if stepped := self.renewer.take_step():
+                messages.append(ClockStepped(stepped))
             self.state, commands = iterate(self.state, [*messages, self._listened], self.renewer.now(), self.now)
             self.meter.iterated(self.state, 0, commands)
             self.carry_out(commands)
