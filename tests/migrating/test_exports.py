@@ -209,6 +209,13 @@ def test_a_line_of_quartz_or_spring_is_exported_in_five_fields_or_refused_by_nam
         ("both", "cron on either"),
     ):
         assert part in reasons[name]
+    # Celery's crontab joins its days as Spring does.
+    text, refused = export_beat(
+        [job("both", {"kind": "cron", "expr": "0 0 0 13 * FRI", "dialect": "spring"})], NOW, nearest=False
+    )
+    assert refused == []
+    crontab = configured(text).conf.beat_schedule["both"]["schedule"]
+    assert (crontab.day_of_month, crontab.day_of_week, crontab.hour) == ({13}, {5}, {0})
 
 
 def test_an_interval_that_divides_the_hour_is_a_line() -> None:

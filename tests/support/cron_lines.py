@@ -78,7 +78,7 @@ def random_line_of(dialect: str, dice: random.Random) -> Line:
 
 def _weekdays_of(dialect: str, dice: random.Random) -> tuple[str, Callable[[date], bool]]:
     """A field for the weekday: Quartz counts from Sunday as 1, Spring as 0 or 7."""
-    if dice.random() < 0.6:
+    if dice.random() < 0.25:
         return "*", lambda _: True
     name = _WEEKDAYS.index
     shift = 1 if dialect == "quartz" else 0
