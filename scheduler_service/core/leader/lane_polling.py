@@ -10,7 +10,7 @@ from typing import Final
 
 from itinerary.protocol.instants import MILLISECOND
 from scheduler_service.core.leader.lane_reads import LaneFeedback, LanePage, LanesRead, ReadHeads, ReadLanes
-from scheduler_service.core.leader.requested import is_requested
+from scheduler_service.core.leader.requested import LEAST_URGENT, is_requested
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step
 from scheduler_service.core.model import ActiveRun
@@ -20,11 +20,12 @@ _LANES_AT_ONCE: Final = 500
 _PAGES_AT_ONCE: Final = 20
 _CONSIDERED: Final = 200
 _AGAIN_AFTER: Final = 20 * MILLISECOND
-# In pages of a poll: what is read at once, what memory has of a lane that is alone in its queue, and of a queue.
+# In pages of a poll: what is read at once; what memory has of a queue in which more waits; and with how much
+# of a queue it takes no more of a lane of which it has any.
 _AT_ONCE: Final = 2
-_OF_ONE_LANE: Final = 4
-_OF_QUEUE: Final = 10
-# Of each of many lanes memory has at least this part of a page.
+_ENOUGH: Final = 4
+_MOST: Final = 10
+# Of each of many lanes memory has this part of a page, whatever it has of the others.
 _PART: Final = 16
 
 
@@ -48,7 +49,9 @@ def poll_lanes(state: SchedulerState, step: Step, held: Collection[str] | None) 
     if pages:
         full.begin_heads(step.now)
         until = step.now + state.settings.pre_schedule_interval
-        step.others.append(ReadHeads(until, tuple(pages), _share_of(state, _AT_ONCE, len(pages))))
+        step.others.append(
+            ReadHeads(until, tuple(pages), max(_part(state), _AT_ONCE * state.settings.due_page // len(pages)))
+        )
 
 
 def _wanted(state: SchedulerState) -> list[LanePage]:
@@ -63,28 +66,26 @@ def _wanted(state: SchedulerState) -> list[LanePage]:
 
 
 def _has_few(state: SchedulerState, page: LanePage) -> bool:
-    known = state.runs.requested
-    number, together = known.in_lane(page.queue, page.lane), known.in_queue(page.queue)
-    most = _OF_QUEUE * state.settings.due_page
-    if together >= most:
-        return not number and together < 2 * most
-    return 2 * number < _share(state, page.queue)
+    """Whether memory has few runs of the lane, of those that come before the page."""
+    known, size = state.runs.requested, state.settings.due_page
+    together, before = known.in_queue(page.queue), page.after[0] if page.after is not None else LEAST_URGENT
+    number = known.in_lane(page.queue, page.lane, before)
+    if together < _ENOUGH * size:
+        return True
+    if together < _MOST * size:
+        return 2 * number < _part(state)
+    return not number and together < 2 * _MOST * size
 
 
-def _share(state: SchedulerState, queue: str) -> int:
-    """How many runs of each of its lanes memory is to have."""
-    return _share_of(state, _OF_ONE_LANE, state.runs.requested.lanes(queue))
-
-
-def _share_of(state: SchedulerState, pages: int, lanes: int) -> int:
-    page = state.settings.due_page
-    return max(1, page // _PART, pages * page // max(1, lanes))
+def _part(state: SchedulerState) -> int:
+    return max(1, state.settings.due_page // _PART)
 
 
 def take_lanes(state: SchedulerState, step: Step, read: LaneFeedback) -> tuple[ActiveRun, ...]:
     """Take what was read of lanes; returns the runs."""
     if isinstance(read, LanesRead):
-        state.full_queues.lanes_read(read, step.now)
+        few = [lane for lane in read.lanes if 2 * state.runs.requested.in_lane(read.queue, lane) < _part(state)]
+        state.full_queues.lanes_read(read, step.now, frozenset(few))
         return ()
     state.full_queues.heads_read(read)
     return read.runs
@@ -94,14 +95,12 @@ def stays_in_database(state: SchedulerState, run: ActiveRun) -> bool:
     """Whether memory, which does not hold the run, has enough of its lane; a later page brings it then."""
     if not is_requested(run) or run.cancel_requested or (run.state is RunState.RETRYING and run.job_id is not None):
         return False
-    known, page = state.runs.requested, state.settings.due_page
+    known, size = state.runs.requested, state.settings.due_page
     together, as_urgent = known.in_queue(run.queue), known.in_lane(run.queue, run.lane, run.priority)
-    if run.queue not in state.full_queues and together < _OF_ONE_LANE * page:
+    if together < _ENOUGH * size:
         return False
-    if together < _OF_QUEUE * page:
-        stays = as_urgent >= _share(state, run.queue)
-    else:
-        stays = as_urgent > 0 or together >= 2 * _OF_QUEUE * page
-    if stays:
-        state.full_queues.left(run)
-    return stays
+    most = _part(state) if together < _MOST * size else 1 if together < 2 * _MOST * size else 0
+    if as_urgent < most:
+        return False
+    state.full_queues.left(run)
+    return True

@@ -5,9 +5,12 @@ Those are the ones that may be a million in the database: a read of their lane b
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Final
 
 from scheduler_service.core.model import ActiveRun, RunKind
 from scheduler_service.core.run_state import WAITING
+
+LEAST_URGENT: Final = 9
 
 
 def is_requested(run: ActiveRun) -> bool:
@@ -39,7 +42,7 @@ class RequestedRuns:
         if not self._of_queue[run.queue]:
             del self._of_queue[run.queue]
 
-    def in_lane(self, queue: str, lane: str, least: int = 9) -> int:
+    def in_lane(self, queue: str, lane: str, least: int = LEAST_URGENT) -> int:
         """The number of runs in the lane, of those that are at least as urgent as priority `least`."""
         priorities = self._of_lane.get(queue, {}).get(lane)
         return 0 if not priorities else sum(number for priority, number in priorities.items() if priority <= least)
@@ -47,7 +50,3 @@ class RequestedRuns:
     def in_queue(self, queue: str) -> int:
         """The number of runs in the queue."""
         return self._of_queue.get(queue, 0)
-
-    def lanes(self, queue: str) -> int:
-        """The number of lanes with runs in the queue."""
-        return len(self._of_lane.get(queue, ()))

@@ -1,10 +1,10 @@
 """Queues in which more runs wait than a poll by time brings, and which of their lanes the database has more of.
 
-Owns the round through a queue's lanes and the place in each at which the next page begins. A new round begins each lane
-anew: what came in front of its place, or was dropped from memory, is found then.
+Owns the round through a queue's lanes and the place in each at which the next page begins. A round begins lanes anew of
+which memory has few runs: what was dropped from memory is found then.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -72,13 +72,15 @@ class FullQueues:
         known.asked_at = now
         return known.first
 
-    def lanes_read(self, read: LanesRead, now: Instant) -> None:
-        """Record the lanes of the round, all of which may have more."""
+    def lanes_read(self, read: LanesRead, now: Instant, from_front: Collection[str]) -> None:
+        """Record the lanes of the round, all of which may have more; those of `from_front` begin there."""
         known = self._queues.get(read.queue)
         if known is None:
             return
         known.first, known.asked_at = read.following, None
-        known.more.update((lane, LanePage(read.queue, lane)) for lane in read.lanes)
+        for lane in read.lanes:
+            if lane in from_front or lane not in known.more:
+                known.more[lane] = LanePage(read.queue, lane)
         if read.following is None:
             known.rest_until = now + max(_REST, now - known.began_at)  # half of the time, at most
 
@@ -126,9 +128,9 @@ class FullQueues:
         """Record that this run stays in the database for the present."""
         self.note_full(run.queue)
         more = self._queues[run.queue].more
-        page = more.get(run.lane)
-        if page is None or (page.after is not None and (run.priority, run.due_at) <= page.after[:2]):
-            more[run.lane] = LanePage(run.queue, run.lane)
+        page, place = more.get(run.lane), (run.priority, run.due_at, 0)
+        if page is None or (page.after is not None and place < page.after):
+            more[run.lane] = LanePage(run.queue, run.lane, place)
 
 
 def _is_awaited(asked_at: Instant | None, now: Instant) -> bool:
