@@ -53,7 +53,7 @@ def cron_line(job: Job, now: Instant) -> CronLine:
     spec, zone = job.schedule_spec, zone_of(job.schedule)
     match spec["kind"]:
         case "cron":
-            return CronLine(_plain(in_own_dialect(spec)["expr"]), zone, spec.get("day_match") == "and")
+            return CronLine(_plain(spec), zone, spec.get("day_match") == "and")
         case "hourly":
             return CronLine(f"{spec['minute']} * {_EVERY_DAY}", zone, False)
         case "interval":
@@ -101,18 +101,20 @@ def _shown(times: set[Instant]) -> str:
     return ", ".join(format_instant(at) for at in listed[:3]) + (", ..." if len(listed) > 3 else "")
 
 
-def _plain(expr: str) -> str:
+def _plain(spec: Mapping[str, Any]) -> str:
     """The fields in digits, which every dialect reads alike."""
+    expr = in_own_dialect(spec)["expr"]
+    named = f"{spec['expr']} ({expr} here)" if "dialect" in spec else expr
     fields = ALIASES.get(expr.lower(), expr).split()
     if len(fields) != len(FIVE):
-        raise CannotSay(f"its line {expr} has {len(fields)} fields: seconds and years are known here alone")
-    return " ".join(_field(kind, text, expr) for kind, text in zip(FIVE, fields, strict=True))
+        raise CannotSay(f"its line {named} has {len(fields)} fields: seconds and years are known here alone")
+    return " ".join(_field(kind, text, named) for kind, text in zip(FIVE, fields, strict=True))
 
 
-def _field(kind: FieldKind, text: str, expr: str) -> str:
+def _field(kind: FieldKind, text: str, line: str) -> str:
     read = read_field(kind, text.lower(), "")
     if read.special:
-        raise CannotSay(f"{text} in its line {expr} is known here alone")
+        raise CannotSay(f"{text} in its line {line} is known here alone")
     if read.mask == kind.full:
         return "*"
     # Whether a field begins with a star decides on the days in cron, and on changes of the clocks.

@@ -203,8 +203,8 @@ def test_a_line_of_quartz_or_spring_is_exported_in_five_fields_or_refused_by_nam
     reasons = why(refused)
     assert set(reasons) == {"last", "years", "seconds", "both"}
     for name, part in (
-        ("last", "5l in its line"),
-        ("years", "7 fields"),
+        ("last", "5l in its line 0 15 10 ? * 6L (15 10 * * 5l here) is known"),
+        ("years", "its line 0 15 10 * * ? 2027 (15 10 * * * 0 2027 here) has 7 fields"),
         ("seconds", "6 fields"),
         ("both", "cron on either"),
     ):
