@@ -45,6 +45,7 @@ def variants(name: str, example: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from (body for body in changed if not validator.is_valid(body))
 
 
+@pytest.mark.usefixtures("limits")
 @pytest.mark.parametrize(
     ("method", "path", "name", "example"),
     [pytest.param(*call, marks=[] if call[2] == "JobIn" else pytest.mark.slow) for call in bodies()],
