@@ -65,6 +65,8 @@ def _waited_for(state: SchedulerState, run: ActiveRun, now: Instant) -> str:
         return f"it waited for run {live[0]} of its job" if live else "it waited for another run of its job"
     if (text := held_text(state, run, now)) is not None:
         return text
+    if (use := state.dispatches.waits_for(run)) is not None:
+        return f"it waited for limit {use}"
     if state.runs.is_admitted(run.run_id):
         return f"it waited for room in queue {run.queue}"
     return "no leader read it in time"

@@ -176,6 +176,11 @@ class QueueLanes:
             self._drop(lane)
         return list(dict.fromkeys(run_id for _, _, run_id in taken))
 
+    def closed_by(self, run: ActiveRun) -> LimitUse | None:
+        """The limit for which the lane of a run with limits waits; None if that is open, or is none."""
+        lane = self._lanes.get(lane_name(run, is_fair=self.is_fair), {}).get(run.limits)
+        return None if lane is None else lane.closed_by
+
     def serve(self, lane: Lane) -> None:
         """Record that the lane had its turn."""
         if self.is_fair:

@@ -1,15 +1,19 @@
 """Start deadlines: what waits too long is missed, what has started is not, whoever leads."""
 
+from dataclasses import replace
+
 import pytest
 
 from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND, format_instant
+from itinerary.protocol.limits import LimitUse, lane_of
 from itinerary.protocol.run_fields import RetryPolicy
 from scheduler_service.core.leader.parts.deadlines import Deadlines
 from scheduler_service.core.leader.poll_state import ExpiredRead
 from scheduler_service.core.leader.state import CoreSettings
+from scheduler_service.core.limits import Bounds, Limit
 from scheduler_service.core.model import Run
 from scheduler_service.core.run_state import RunState
-from tests.support.world import World, attempt_of
+from tests.support.world import SOMEBODY, World, attempt_of
 
 
 def world_without_workers(**settings: int) -> World:
@@ -76,6 +80,25 @@ def test_a_run_that_waits_behind_another_of_its_job_is_missed_and_says_so() -> N
     ended = [run for run in world.runs("slow") if run.state is RunState.MISSED]
     assert [why(run) for run in ended] == [f"it waited for run {first.run_id} of its job"]
     assert world.run(first.run_id).state is RunState.RUNNING
+
+
+@pytest.mark.parametrize("fair", [False, True])
+def test_what_waits_for_a_limit_is_missed_and_says_for_which(fair: bool) -> None:
+    world = World()
+    world.workers.behave = lambda attempt: None
+    world.store.limits.edit("tenant", lambda _: Limit("tenant", Bounds(1), per_key=True), by=SOMEBODY)
+    world.store.queues.define("default", lambda queue: replace(queue, fair=fair), by=SOMEBODY)
+    world.tell("control_changed")
+    world.advance(SECOND)
+    uses = (LimitUse("tenant", "acme"),)
+    first, waiting, later = (
+        world.enqueue(limits=uses, lane=lane_of(uses), start_within=within) for within in (None, MINUTE, None)
+    )
+    for _ in range(8):
+        world.workers.beat()
+        world.advance(10 * SECOND)
+    assert why(world.run(waiting)) == "it waited for limit tenant/acme"
+    assert [world.run(run_id).state for run_id in (first, later)] == [RunState.RUNNING, RunState.SCHEDULED]
 
 
 @pytest.mark.slow

@@ -33,6 +33,9 @@ class LimitUse(NamedTuple):
     name: str
     key: str | None = None
 
+    def __str__(self) -> str:
+        return self.name if self.key is None else f"{self.name}/{self.key}"
+
 
 class KeyFrom(NamedTuple):
     """The path of the argument that a run's key is taken from: `kwargs.tenant`, `args.0`."""

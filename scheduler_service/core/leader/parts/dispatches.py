@@ -69,6 +69,11 @@ class Dispatches:
             lane.passed_over_at = now
         self._wait_for(lane, use)
 
+    def waits_for(self, run: ActiveRun) -> LimitUse | None:
+        """The limit that holds the run's lane back, whether the run itself waits here or in the database."""
+        lanes = self.waiting.get(run.queue) if run.limits else None
+        return None if lanes is None else lanes.closed_by(run)
+
     def open(self, lane: Lane) -> None:
         """Let the lane that waited for a limit stand in its queue again."""
         self._leave(lane)
