@@ -7,6 +7,7 @@ import typer
 from itinerary.protocol.errors import BadValue
 from scheduler_service.cli.connect import instant_text, open_client
 from scheduler_service.cli.status import Json
+from scheduler_service.core.freezes import scope_text
 
 Number = Annotated[int, typer.Argument(help="The freeze's number.", show_default=False, min=1)]
 Names = list[str] | None
@@ -83,13 +84,6 @@ def end_freeze(number: Number, as_json: Json = False) -> None:
     """End a freeze, also one that is to come: what waits is dispatched."""
     with open_client() as client:
         _show(client.end_freeze(number), as_json)
-
-
-def scope_text(scope: dict[str, Any]) -> str:
-    """The scope in a line."""
-    if scope.get("all"):
-        return "everything"
-    return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in scope.items())
 
 
 def _show(freeze: Any, as_json: bool) -> None:

@@ -1,9 +1,9 @@
 """Freezes as the database keeps them: a scope of runs that does not start for a time. Values and pure rules."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from itinerary.protocol.instants import DAY, Instant, format_instant
 
@@ -41,12 +41,12 @@ class Scope:
             or (job_id is not None and (job_id in self.jobs or not self.tags.isdisjoint(tags)))
         )
 
-    def text(self) -> str:
-        """The scope as people read it."""
-        if self.everything:
-            return "everything"
-        parts = (("queue", self.queues), ("tag", self.tags), ("job", self.jobs))
-        return next(f"{kind}{'s' * (len(names) > 1)} {', '.join(sorted(names))}" for kind, names in parts if names)
+
+def scope_text(scope: Mapping[str, Any]) -> str:
+    """The scope, given as users write it, in a line."""
+    if scope.get("all"):
+        return "everything"
+    return "; ".join(f"{kind} {', '.join(names)}" for kind, names in scope.items())
 
 
 @dataclass(frozen=True, slots=True)

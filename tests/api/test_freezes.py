@@ -12,6 +12,7 @@ from scheduler_service.core.leader.messages import ControlChanged
 from scheduler_service.sql.database import Database, host_now
 from scheduler_service.sql.leader.store import SqlLeaderStore
 from tests.support.answering_leader import AnsweringLeader
+from tests.support.forms import submit
 
 FREEZES = "/api/v1/freezes"
 JOB = {
@@ -122,3 +123,25 @@ def test_a_forced_run_is_stored_as_one_and_force_is_judged(api: TestClient, sett
     assert {run.run_id: run.forced for run in read} == {forced: True, other: False}
     answer = api.post("/api/v1/jobs/billing.close/trigger", json={"force": "yes"})
     assert [error["loc"] for error in answer.json()["errors"]] == [["force"]]
+
+
+def test_the_page_starts_and_ends_freezes_and_keeps_what_was_typed(api: TestClient) -> None:
+    typed = {"do": "start", "scope": "jobs", "names": "never.made, x", "reason": "a <b> deploy"}
+    refused = submit(api, "/freezes", **typed, until="2020-01-01T00:00")
+    assert refused.status_code == 422
+    assert "give a time in the future" in refused.text
+    for kept in ('value="never.made, x"', "a &lt;b&gt; deploy", '<option value="jobs" selected>'):
+        assert kept in refused.text
+    assert "there is no such job" in submit(api, "/freezes", **typed).text
+    assert "leave it empty to freeze everything" in submit(api, "/freezes", **{**typed, "scope": "all"}).text.lower()
+    done = submit(api, "/freezes", **{**typed, "scope": "queues", "names": "mail, sms", "during": "skip"})
+    assert "is recalled" in api.get(done.headers["location"]).text
+    shown = api.get("/freezes?status=active").text
+    for text in ("queues mail, sms", "occurrences are skipped", "a &lt;b&gt; deploy"):
+        assert text in shown
+    assert 'href="/freezes"' in api.get("/audit").text
+    number = str(api.get(FREEZES).json()["items"][0]["freeze_id"])
+    ended = submit(api, "/freezes", do="end", freeze=number)
+    assert "what waited is dispatched" in api.get(ended.headers["location"]).text
+    assert "There is none of these" in api.get("/freezes?status=active").text
+    assert "choose one of active, coming, past" in api.get("/freezes?status=x").text

@@ -23,6 +23,7 @@ PAGES = (
     "/failures",
     "/workers",
     "/queues",
+    "/freezes",
     "/limits",
     "/load",
     "/explain",

@@ -49,6 +49,7 @@ def site(sqlite_url: str, redis_url: str) -> Iterator[Site]:
                 )
             client.cancel(client.trigger(JOB)["run_id"])
             keys = {f"{JOB}-{n}": {"concurrency": n} for n in (1, 2)}
+            client.start_freeze({"jobs": [JOB, *(f"{JOB}-{n}" for n in range(3))]}, "the closing of the books " * 9)
             client.put_limit(JOB, {"rate": {"count": 90, "per": "10s"}, "per_key": True, "overrides": keys})
         yield served
         served.database.close()
@@ -69,7 +70,7 @@ def pages(site: Site) -> list[str]:
         "/", "/jobs", "/runs", f"/runs/{run_id}", f"/runs/{failed}", f"/jobs/{JOB}", "/failures?within=7d",
         "/failures/runs?within=7d&task=pkg.task&error_type=RuntimeError", f"/failures/backfill?from={since}&to={until}",
         "/workers", "/explain", "/audit", "/new-job", "/load", "/runs?since=yesterday", "/jobs/nobody",
-        "/queues", f"/queues?edit={JOB}", "/limits", f"/limits?edit={JOB}",
+        "/freezes", "/queues", f"/queues?edit={JOB}", "/limits", f"/limits?edit={JOB}",
     ]  # fmt: skip
 
 

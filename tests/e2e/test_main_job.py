@@ -101,6 +101,36 @@ def test_a_paused_queue_starts_nothing_through_a_takeover_and_everything_after_i
     assert [system.truth().starts_of(run_id) for run_id in run_ids] == [1] * 30
 
 
+def test_a_freeze_starts_nothing_through_a_takeover_skips_by_due_time_and_lets_the_rest_go_at_its_end(
+    system: System,
+) -> None:
+    client = system.client
+    system.make_job("tick", "1s", overlap="allow", tags=["frozen"], misfire={"policy": "fire_all"})
+    system.make_job("other", "1s", overlap="allow")
+    wait_until(lambda: system.completed("tick") > 1, 30, system.output, 0.2)
+    freeze = client.start_freeze({"tags": ["frozen"]}, "a deploy", during="skip")
+    begun = lambda: [one.running + one.pending for one in [client.freeze(freeze.freeze_id)]]  # noqa: E731
+    wait_until(lambda: begun() == [0], 30, system.output, 0.2)
+    term, others = client.status()["term"], system.completed("other")
+    held = client.trigger("tick")["run_id"]
+    forced = client.trigger("tick", force=True)["run_id"]
+    wait_until(lambda: client.run(forced)["state"] == "completed", 30, system.output, 0.2)
+    system.kill("leader")
+    wait_until(lambda: (now := client.status())["leader_answers"] and now["term"] > term, 60, system.output, 0.2)
+    wait_until(lambda: system.completed("other") > others, 60, system.output, 0.2)
+    assert client.run(held)["state"] == "scheduled"
+    assert f"It is held by freeze {freeze.freeze_id} since" in client.explain_run(held)["text"]
+    ended = client.end_freeze(freeze.freeze_id)
+    wait_until(lambda: client.run(held)["state"] == "completed", 60, system.output, 0.2)
+    due = lambda run: freeze.since <= run.due_at < ended.ended_at  # noqa: E731
+    within = [run for run in client.all_runs(job_id="tick") if "manual" not in run.run_id and due(run)]
+    assert {run.state for run in within} == {"skipped"}
+    skipped = client.explain_job("tick", freeze.since.replace(microsecond=0) + timedelta(seconds=2))
+    assert f"skipped by freeze {freeze.freeze_id} since" in skipped["text"]
+    system.client.delete_job("tick")
+    system.client.delete_job("other")
+
+
 def test_kill_minus_nine_of_each_part_loses_nothing_and_starts_nothing_twice(system: System) -> None:
     retry = {"max_attempts": 4, "initial": "100ms", "jitter": False}
     system.make_job("tick", "1s", kwargs={"seconds": 0.3}, retry=retry, overlap="allow", misfire={"policy": "fire_all"})

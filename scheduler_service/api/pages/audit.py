@@ -80,13 +80,15 @@ def _line(entry: AuditEntry, now: Instant) -> Line:
 
 
 def _link(entry: AuditEntry) -> str | None:
-    """Link to the run, job, queue or limit that changed; a job's new run is recorded under the job's id."""
+    """Link to the run, job, queue, limit or freeze that changed; a job's new run is recorded under the job's id."""
     if entry.subject is None:
         return None
     if entry.action.startswith("queue."):
         return "/queues"
     if entry.action.startswith("limit."):
         return "/limits"
+    if entry.action.startswith("freeze."):
+        return "/freezes"
     created = entry.after.get("run_id") if isinstance(entry.after, dict) else None
     is_run = entry.action.startswith("run.") and created in (None, entry.subject)
     return f"/runs/{entry.subject}" if is_run else f"/jobs/{entry.subject}"

@@ -44,6 +44,8 @@ _DONE: Final = {
     "queue-paused": "Paused: nothing of the queue is dispatched. What no worker has started is recalled.",
     "queue-resumed": "Resumed: what waited is dispatched.",
     "queue-saved": "Saved: the queue is dispatched by these bounds from now on.",
+    "freeze-started": "Nothing of it is dispatched while it holds. What no worker has started is recalled.",
+    "freeze-ended": "Ended: what waited is dispatched, unless something else holds it.",
     "limit-saved": "Saved: no run is dispatched by the older bounds any more.",
     "limit-deleted": "Deleted: runs that name it wait for it no longer.",
     "skipped": "The next run is skipped; the one after it runs as planned.",
