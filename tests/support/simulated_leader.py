@@ -78,6 +78,7 @@ class _Unsure:
             if name == "dispatch_runs":
                 simulation.pauses.dispatched(answer.dispatched, args[2])
                 simulation.freezes.dispatched(answer.dispatched, args[2])
+                simulation.limits.dispatched(answer.dispatched)
             if chance < simulation.unsure:
                 simulation.note(f"{self._leader.name}: connection broke after {name}")
                 raise StoreUnavailable("broke after")

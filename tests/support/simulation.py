@@ -30,6 +30,7 @@ from tests.support.history import history_of
 from tests.support.simulated_broker import SimClaims, SimDispatcher
 from tests.support.simulated_freezes import Freezes
 from tests.support.simulated_leader import SimLeader
+from tests.support.simulated_limits import Limits
 from tests.support.simulated_patience import Patience
 from tests.support.simulated_pauses import Pauses
 from tests.support.simulated_rates import Rates
@@ -59,7 +60,8 @@ class Outcome:
     that were given up as lost while their worker lived and said so, `passed` attempts that waited
     for a worker when a low watermark passed their message, `kept` queues of which Redis still has something,
     `unheeded` runs that were dispatched while their queue was paused or they were frozen, `misjudged` occurrences that
-    ran though a freeze skips them, or were skipped without one, `too_many` starts beyond the rate of their queue.
+    ran though a freeze skips them, or were skipped without one, `too_many` starts beyond the rate of their queue,
+    `exceeded` limits.
     """
 
     seed: int
@@ -74,12 +76,13 @@ class Outcome:
     unheeded: tuple[str, ...]
     misjudged: tuple[str, ...]
     too_many: tuple[str, ...]
+    exceeded: tuple[str, ...]
     own_queues: bool
 
     @property
     def well(self) -> bool:
         wrong = (self.findings, self.stuck, self.impatient, self.hasty, self.passed, self.kept, self.unheeded)
-        return not (any(wrong) or self.misjudged or self.too_many)
+        return not (any(wrong) or self.misjudged or self.too_many or self.exceeded)
 
     def __str__(self) -> str:
         lines = [f"{finding.rule}: {finding.subject}: {finding.message}" for finding in self.findings]
@@ -91,6 +94,7 @@ class Outcome:
         lines += [f"dispatched though paused or frozen: {run_id}" for run_id in self.unheeded]
         lines += [f"misjudged: {which}" for which in self.misjudged]
         lines += [f"over the rate: {which}" for which in self.too_many]
+        lines += [f"more than a limit allows: {what}" for what in self.exceeded]
         how = f"{self.seed} own-queues" if self.own_queues else f"{self.seed}"
         return "\n".join([f"seed {self.seed}:", *lines, f"replay: python -m tests.support.simulation {how}"])
 
@@ -127,6 +131,7 @@ class Simulation:
         self.log: ExecutionLog = {}
         self.patience = Patience(self.store)
         self.pauses, self.freezes, self.rates = Pauses(self), Freezes(self), Rates(self)
+        self.limits = Limits(self)
         self.clock_watch = ClockWatch()
         self.spoke: dict[str, Instant] = {}
         self.woke: dict[str, Instant] = {}
@@ -187,6 +192,7 @@ class Simulation:
         self.note(f"START {attempt}")
         self.rates.started(attempt)
         self.log.setdefault(split_task_id(attempt), Execution()).starts.append(self.host_now())
+        self.limits.started(attempt)
 
     def log_end(self, attempt: str) -> None:
         self.log.setdefault(split_task_id(attempt), Execution()).ends += 1
@@ -285,6 +291,7 @@ class Simulation:
             faults.begin(TROUBLE)
             self.pauses.begin(TROUBLE)
             self.freezes.begin(TROUBLE)
+            self.limits.begin(TROUBLE)
             self.play_until(START + TROUBLE)
             faults.end()
             self.pauses.end()
@@ -347,6 +354,7 @@ class Simulation:
             (*self.pauses.unheeded, *self.freezes.unheeded),
             tuple(self.freezes.wrongly_judged()),
             tuple(self.rates.too_many()),
+            (*self.limits.exceeded, *self.limits.too_fast()),
             self.own_queues,
         )
 
