@@ -10,6 +10,7 @@ from typing import Final
 
 from itinerary.protocol.batches import batched
 from itinerary.protocol.instants import SECOND, Duration, Instant
+from scheduler_service.core.leader import given_up
 from scheduler_service.core.leader.commands import (
     Dispatch,
     InspectQueues,
@@ -265,6 +266,7 @@ def _time_out(state: SchedulerState, step: Step, run: ActiveRun) -> None:
     step.others.append(StopTasks(((run.run_id, run.attempt),)))
     reason = "timed out: it ran longer than its timeout"
     fail(state, step, run, Event.TIME_OUT, _failure(run, step.now, "TimedOut", reason, "timed_out"))
+    given_up.timed_out(state, step, run)
 
 
 def results_found(state: SchedulerState, step: Step, found: ResultsFound) -> None:

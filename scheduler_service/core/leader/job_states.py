@@ -33,8 +33,8 @@ def hold_back(state: SchedulerState, step: Step, run: ActiveRun, job: Job) -> No
         return
     state.runs.set_back(run)
     state.judged.waits(step.now)  # commits that its lateness was judged, for the next leader
-    if job.paused_until is not None:
-        state.due.wait_until(run, max(run.due_at, job.paused_until))
+    if job.paused_until is not None or run.due_at > step.now:  # not yet due where the database's clock went back
+        state.due.wait_until(run, max(run.due_at, job.paused_until or 0))
 
 
 def follow_edit(state: SchedulerState, step: Step, job_id: str) -> None:

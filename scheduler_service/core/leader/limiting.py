@@ -5,17 +5,23 @@ to its queue and has a free slot. What fails an earlier check stands in no limit
 waits there until it has room. Never scans all lanes that wait, but for those that an edit concerns.
 """
 
-from itinerary.protocol.instants import Instant
+from typing import Final
+
+from itinerary.protocol.instants import SECOND, Instant
 from itinerary.protocol.limits import LimitUse
 from scheduler_service.core.leader.freezing import may_go
 from scheduler_service.core.leader.lanes import Lane
 from scheduler_service.core.leader.parts.rates import RatedUse
 from scheduler_service.core.leader.publish_windows import free_slots
+from scheduler_service.core.leader.recalling import recall
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step
 from scheduler_service.core.limits import QUEUE
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.run_state import WAITING
+
+_LIES_TOO_LONG: Final = 10 * SECOND
+_RECALLED_AT_ONCE: Final = 1_000
 
 
 def room_in_limit(state: SchedulerState, queue: str, most: int) -> int:
@@ -88,6 +94,23 @@ def open_lanes(state: SchedulerState, step: Step) -> None:
                 state.slots.promise(lane)
         if use not in state.dispatches.closed and not state.slots.count(use):
             state.dispatches.forget_turns(use)
+
+
+def recall_hogs(state: SchedulerState, step: Step) -> None:
+    """Recall what no worker has received for long while lanes wait for one of its slots; once a second.
+
+    Its queue may have lost its workers, or they are busy. Its turn at the limit is over by then.
+    """
+    if not state.dispatches.closed or not state.slots.check_due(step.now):
+        return
+    hogs = []
+    for run_id, at in state.unstarted.published.items():
+        run = state.runs.get(run_id)
+        if run is None or step.now - at < _LIES_TOO_LONG or state.unstarted.is_received(run_id, step.now):
+            continue
+        if any(use in state.dispatches.closed for use in run.limits):
+            hogs.append(run_id)
+    recall(state, step, hogs[:_RECALLED_AT_ONCE], "recalled: no worker received it, and others wait for its slot")
 
 
 def next_of_limits(state: SchedulerState, now: Instant) -> Instant | None:

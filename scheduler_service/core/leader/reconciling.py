@@ -7,7 +7,7 @@ Promises that a row decides only if no command about its run is unanswered. Neve
 from typing import Final
 
 from itinerary.protocol.instants import MILLISECOND, Instant
-from scheduler_service.core.leader import rates
+from scheduler_service.core.leader import given_up, rates
 from scheduler_service.core.leader.commands import (
     ForgetAttempts,
     ForgetResults,
@@ -121,6 +121,7 @@ def reconcile(state: SchedulerState, step: Step, row: ActiveRun) -> None:
         state.slots.take([row.run_id], uses_of(row.queue, row.limits))
     else:
         state.slots.free(row.run_id)
+    given_up.row_read(state, step, row)
     if row.state in FINAL:
         state.watermarks.committed(row.run_id, row.attempt)
     else:

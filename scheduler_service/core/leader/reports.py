@@ -7,7 +7,9 @@ is kept with its attempt. Never declares an attempt lost.
 from collections.abc import Mapping
 from typing import Any, Final, assert_never
 
+from itinerary.protocol.identity import task_id
 from itinerary.protocol.instants import DAY, Instant
+from scheduler_service.core.leader import given_up
 from scheduler_service.core.leader.commands import CANCELLED_RUNNING, LateReport, Transition
 from scheduler_service.core.leader.messages import Failed, Heartbeat, Report, RetryAsked, Started, Succeeded
 from scheduler_service.core.leader.parts.workers import WorkerView
@@ -53,7 +55,10 @@ def report(state: SchedulerState, step: Step, message: Report) -> None:
 
 def _too_late(state: SchedulerState, step: Step, message: Report, cause: str) -> None:
     state.counts.add("ignored", cause)
-    if not isinstance(message, Started) and not step.again:
+    if isinstance(message, Started):
+        return
+    state.slots.is_over(task_id(message.run_id, message.attempt))
+    if not step.again:
         error = message.error if isinstance(message, Failed | RetryAsked) else None
         kind = _KIND[type(message)]
         step.late.append(LateReport(message.run_id, message.attempt, kind, message.at, message.worker, error))
@@ -204,3 +209,4 @@ def heartbeat(state: SchedulerState, step: Step, message: Heartbeat) -> None:
         recalls=message.recalls,
     )
     state.workers.seen(view)
+    given_up.listed(state, step, message)

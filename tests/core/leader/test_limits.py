@@ -4,8 +4,11 @@ import pytest
 
 from itinerary.protocol.instants import MILLISECOND, SECOND
 from itinerary.protocol.limits import LimitUse
+from itinerary.protocol.run_fields import RetryPolicy
 from scheduler_service.core.leader.iteration import next_wake
+from scheduler_service.core.leader.results import ClaimsRecalled
 from scheduler_service.core.limits import Bounds, Limit, Rate
+from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.run_state import RunState
 from scheduler_service.loops.store_writer import are_few
 from tests.support.gate import T0, Gate, limit, waiting
@@ -318,3 +321,81 @@ def test_nothing_is_kept_of_lanes_and_limits_that_are_over() -> None:
     dispatches, slots = state.dispatches, state.slots
     left = [dispatches.waiting, dispatches.closed, dispatches._turns, slots._holders, slots._uses, slots._ending]
     assert not any(left), left
+
+
+def overdue(attempts: int = 1) -> ActiveRun:
+    """A run that may take a second, in a pool that cannot stop it."""
+    return waiting("a", "stripe", timeout=SECOND, retry=RetryPolicy(max_attempts=attempts, jitter=False))
+
+
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_an_attempt_that_was_given_up_holds_its_slot_as_long_as_heartbeats_list_it(attempts: int) -> None:
+    one = gate(stripe=1)
+    one.due(overdue(attempts), waiting("b", "stripe"))
+    one.go("a")
+    for _ in range(20):
+        assert one.step(after=2 * SECOND) == []
+        assert one.beat(running=["a"]) == []
+        assert one.committed() == []
+    known = one.state.runs.get("a")
+    assert known is None or known.state in (RunState.FAILED, RunState.RETRYING), "it has timed out"
+    went = []
+    for _ in range(4):
+        one.step(after=2 * SECOND)
+        went += one.beat()
+    assert went in (["b"], ["a"]), "nobody lists it any more"
+
+
+def test_the_end_of_an_attempt_that_was_given_up_frees_its_slot() -> None:
+    one = gate(stripe=1)
+    one.due(overdue(), waiting("b", "stripe"))
+    one.go("a")
+    one.step(after=33 * SECOND)
+    one.beat(running=["a"])
+    assert one.committed() == []
+    assert one.ended("a") == ["b"]
+
+
+def test_a_new_leader_learns_by_heartbeats_of_attempts_that_were_given_up() -> None:
+    one = gate(stripe=1)
+    one.known["a"] = waiting("a", "stripe")
+    one.beat(running=["a"])
+    assert one.reads == [], "its end may be on its way"
+    one.now += 2 * SECOND
+    one.beat(running=["a"])
+    assert one.reads == ["a"]
+    one.row("a", RunState.FAILED)
+    assert one.due(waiting("b", "stripe")) == []
+    for _ in range(4):
+        one.step(after=2 * SECOND)
+        one.beat()
+    assert one.state.slots.holders(LimitUse("stripe")) == {"b": None}
+
+
+def test_what_nobody_receives_is_recalled_for_those_that_wait_for_its_slot_and_goes_behind_them() -> None:
+    one = Gate()
+    one.edit(stripe=limit(1))
+    one.beat("busy", queues="p", slots=1)
+    one.beat("idle", queues="q")
+    assert one.due(waiting("hog", "stripe", queue="p")) == ["hog"]
+    one.moved("hog")
+    one.now += 11 * SECOND
+    one.beat("busy", queues="p", slots=1)
+    one.step()
+    assert one.recalls == [], "nobody waits for its slot"
+    one.beat("idle", queues="q")
+    assert one.due(waiting("b", "stripe"), waiting("free")) == ["free"]
+    one.step(after=SECOND)
+    assert one.recalls == ["hog"]
+    one.step(ClaimsRecalled((("hog", 1, one.asked["hog"][1], True),)))
+    assert one.committed() == ["b"]
+
+
+def test_what_a_worker_has_received_is_not_recalled() -> None:
+    one = gate(stripe=1)
+    one.due(waiting("a", "stripe"), waiting("b", "stripe"))
+    one.moved("a")
+    for _ in range(10):
+        one.beat(received=["a"])
+        one.step(after=2 * SECOND)
+    assert one.recalls == []

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from itinerary.protocol.instants import SECOND, Instant
 from itinerary.protocol.limits import LimitUse
 from scheduler_service.core.leader.lanes import Lane
 from scheduler_service.core.limits import QUEUE
@@ -27,14 +28,18 @@ def uses_of(queue: str, limits: Uses) -> Uses:
 class Slots:
     """The holders of each limit and key. `_ending`: attempts whose end is not committed yet, by run.
 
-    `_freed`: limits that may have got room since the last call. `_promised`: slots that lanes opened in this pass are
-    to have.
+    `suspects`: attempts that are over and that a heartbeat listed, with its worker and time. `_given_up`: those whose
+    slots are kept. `_freed`: limits that may have got room since the last call. `_promised`: slots that lanes opened in
+    this pass are to have.
     """
 
     _uses: dict[str, Uses] = field(default_factory=dict)
     _holders: dict[LimitUse, dict[str, None]] = field(default_factory=dict)
     _ending: dict[str, int] = field(default_factory=dict)
+    suspects: dict[str, tuple[str, Instant]] = field(default_factory=dict)
+    _given_up: dict[str, tuple[str, Instant]] = field(default_factory=dict)
     _freed: dict[LimitUse, None] = field(default_factory=dict)
+    _check_at: Instant = 0
     _promised: Counter[LimitUse] = field(default_factory=Counter)
     _lanes: dict[Lane, None] = field(default_factory=dict)
 
@@ -78,6 +83,40 @@ class Slots:
             if not holders:
                 del self._holders[use]
             self._freed[use] = None
+
+    def keep(self, attempt: str, uses: Uses, worker: str, now: Instant) -> None:
+        """Keep slots for an attempt that was given up and may still run."""
+        self.suspects.pop(attempt, None)
+        self._given_up[attempt] = (worker, now)
+        self.take((attempt,), uses)
+
+    def is_listed_again(self, attempt: str, worker: str, now: Instant) -> bool:
+        """Note that a heartbeat lists an attempt that is over; true if an earlier one did so and no slots are kept."""
+        if attempt in self._given_up:
+            self._given_up[attempt] = (worker, now)
+            return False
+        known = self.suspects.setdefault(attempt, (worker, now))
+        return known[1] < now
+
+    def is_over(self, attempt: str) -> None:
+        """Free what is kept for the attempt: its worker has reported its end."""
+        self.suspects.pop(attempt, None)
+        if self._given_up.pop(attempt, None) is not None:
+            self.free(attempt)
+
+    def free_unlisted(self, worker: str, listed_by: Instant, others_by: Instant) -> None:
+        """Free what is kept for attempts that this worker has not listed since then, or no worker for longer."""
+        for known in (self._given_up, self.suspects):
+            for attempt, (of, at) in list(known.items()):
+                if at < (listed_by if of == worker else others_by):
+                    self.is_over(attempt)
+
+    def check_due(self, now: Instant) -> bool:
+        """Whether to recall runs that hold slots and are received by nobody; the next time is a second later."""
+        if now < self._check_at:
+            return False
+        self._check_at = now + SECOND
+        return True
 
     def consider(self, uses: Sequence[LimitUse]) -> None:
         """Consider these limits as if slots of theirs were freed: they may have more room."""
