@@ -117,7 +117,7 @@ def test_the_pages_of_a_job_and_of_a_run_tell_what_they_count_for(api: TestClien
     assert "Its runs count for api and tenant of their argument kwargs.tenant." in page
     assert "In a fair queue, its runs take turns as those of their argument kwargs.tenant." in page
     run = api.post(f"{JOBS}/a.job/trigger").json()
-    assert "limits <code>api</code> <code>tenant/acme</code>, attempt" in api.get(f"/runs/{run['run_id']}").text
+    assert "limits</a> <code>api</code> <code>tenant/acme</code>, attempt" in api.get(f"/runs/{run['run_id']}").text
     fair = api.post(RUNS, json={"task": "t", "fair_key": "<acme>"}).json()
     assert "fair key <code>&lt;acme&gt;</code>, attempt" in api.get(f"/runs/{fair['run_id']}").text
 

@@ -107,6 +107,15 @@ def test_what_is_refused_stays_on_its_page_with_the_sentence_at_its_field(browse
     assert browser.run("document.querySelector('[name=confirm]').closest('details').open")
     assert browser.run("document.querySelector('[name=confirm]').value") == "another"
 
+    browser.open(f"{site.url}/new-job")
+    for name, text in (("job_id", "limited"), ("task", "t"), ("limits", '["api", "nowhere"]')):
+        browser.run(f"document.querySelector('[name={name}]').value = {text!r}")
+    browser.click("#save")
+    browser.wait_for("document.querySelector('[name=limits][aria-invalid=true]')")
+    assert browser.run("document.querySelector('[name=limits]').closest('details').open")
+    assert browser.run("document.querySelector('[name=limits]').value") == '["api", "nowhere"]'
+    assert "no limit has this name" in browser.text("#wrong-limits")
+
     browser.open(f"{site.url}/jobs?q=job-with")
     browser.run("document.querySelector('[name=reason]').value = 'audit'")
     browser.click(".bulk button[value=pause]")

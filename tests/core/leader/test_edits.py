@@ -9,7 +9,9 @@ from scheduler_service.core.leader.edits import MOST_ROWS
 from scheduler_service.core.leader.iteration import iterate, next_wake
 from scheduler_service.core.leader.parts.edits import EditQueue
 from scheduler_service.core.leader.results import RunsCreated, UnplannedJobs
-from tests.support.world import World
+from scheduler_service.core.limits import Bounds, Limit
+from scheduler_service.core.run_state import RunState
+from tests.support.world import SOMEBODY, World
 
 IDS = [f"job-{number:03d}" for number in range(100)]
 
@@ -98,6 +100,31 @@ def test_many_edits_are_written_in_small_transactions_one_batch_after_the_other(
         world.carry_out(commands)
     assert world.store.leader.unplanned_jobs(1) == []
     assert next_wake(world.state, world.now) > world.now
+
+
+def test_an_edit_of_limits_reaches_the_rows_that_are_not_dispatched() -> None:
+    world = World()
+    for limit in (Limit("api", Bounds(9)), Limit("tenant", Bounds(9), per_key=True)):
+        world.store.limits.edit(limit.name, lambda _, limit=limit: limit, by=SOMEBODY)
+
+    def waiting() -> set[tuple[str, str | None]]:
+        runs = [run for run in world.runs("often") if run.state is RunState.SCHEDULED]
+        assert runs
+        for run in runs:
+            in_memory = world.state.runs.get(run.run_id)
+            assert in_memory is not None
+            assert (in_memory.limits, in_memory.lane) == (run.limits, run.lane)
+        return {(run.lane, ",".join(map(str, run.limits))) for run in runs}
+
+    world.every("often", "2s")
+    assert waiting() == {("", "")}
+    keyed = {"name": "tenant", "key": {"from": "kwargs.tenant"}}
+    world.every("often", "2s", limits=[keyed, "api"], kwargs={"tenant": "acme"})
+    assert waiting() == {('limits:[["tenant","acme"]]', "tenant/acme,api")}
+    world.every("often", "2s", limits=[keyed], kwargs={"tenant": "other"})
+    assert waiting() == {('limits:[["tenant","other"]]', "tenant/other")}
+    world.every("often", "2s", fair_key="acme")
+    assert waiting() == {("key:acme", "")}
 
 
 def test_an_edit_reads_no_version_that_was_over_and_planned_before() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from itinerary.protocol.instants import MINUTE, SECOND
+from itinerary.protocol.instants import SECOND
 from itinerary.protocol.limits import LimitUse, lane_of
 from scheduler_service.core.leader import limit_use
 from scheduler_service.core.leader.limit_use import limit_uses
@@ -58,9 +58,11 @@ def test_metrics_show_limits_by_name_and_no_key() -> None:
     world.pause_queue()
     world.advance(2 * SECOND)
     assert 'scheduler_limit_oldest_waiting_seconds{limit="api"} 0.0' in world.meter.exposition(), "a pause holds it"
-    world.workers.slots = None
+    world.workers.slots = 8
     world.resume_queue()
-    world.advance(3 * MINUTE)
+    for _ in range(18):  # without heartbeats no run with limits is dispatched
+        world.workers.beat()
+        world.advance(10 * SECOND)
     assert "{limit=" not in world.meter.exposition(), "none is in use"
     world.meter.standing_by()
     assert "scheduler_limits 0.0" in world.meter.exposition()
