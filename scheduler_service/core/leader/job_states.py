@@ -49,11 +49,15 @@ def follow_edit(state: SchedulerState, step: Step, job_id: str) -> None:
 
 def _pause_or_resume(state: SchedulerState, step: Step, job_id: str) -> None:
     """Hold back the waiting occurrences of a paused job; let those of a resumed one proceed."""
-    waiting = [run for run in state.runs.of_job(job_id) if is_planned(run) and run.due_at <= step.now]
-    if not state.jobs[job_id].current.paused:
-        for run in waiting:
+    planned = [run for run in state.runs.of_job(job_id) if is_planned(run)]
+    is_paused_now = state.jobs[job_id].current.paused
+    for run in planned:
+        # Also what is not due any more since the database's clock stepped back: a pause took it from the due runs.
+        if run.due_at > step.now or not is_paused_now:
             state.due.wait_until(run)
+    if not is_paused_now:
         return
+    waiting = [run for run in planned if run.due_at <= step.now]
     state.held.drop(job_id, {run.run_id for run in waiting})
     for run in waiting:
         if run.run_id not in state.dispatches.in_progress:

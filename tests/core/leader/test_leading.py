@@ -382,6 +382,24 @@ class TestPause:
             (10, "running", None), (20, "skipped", "its job is paused"), (30, "skipped", "its job is paused"),
         ]  # fmt: skip
 
+    @pytest.mark.parametrize("skips", [False, True])
+    def test_what_waited_is_not_forgotten_if_the_clock_steps_back_within_the_pause(
+        self, world: World, skips: bool
+    ) -> None:
+        world.workers.seconds = 25
+        world.every("a", "10s", overlap="queue_all")
+        world.advance(31 * SECOND)
+        world.pause("a")
+        world.advance(MINUTE)
+        world.store.leases.resign(world.renewer.lease)
+        world.database_ahead = -3 * MINUTE
+        world.lead()
+        world.store.jobs.set_paused("a", skips, "drop them", None, skips=skips)
+        world.tell("job_changed", job_id="a", change="modified")
+        world.advance(5 * MINUTE)
+        expected = RunState.SKIPPED if skips else RunState.COMPLETED
+        assert [run.state for run in world.runs("a") if when(run) in (20, 30)] == [expected] * 2
+
     def test_what_waits_for_its_queue_s_window_is_kept_by_a_pause(self) -> None:
         world = World(settings=CoreSettings(publish_window=1))
         world.workers.listening = False
