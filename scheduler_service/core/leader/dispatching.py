@@ -239,6 +239,8 @@ def _take_out(state: SchedulerState, lane: Lane, runs: list[ActiveRun]) -> list[
     run_ids = [run.run_id for run in runs]
     state.slots.take(run_ids, uses_of(lane.queue, lane.limits))
     state.slots.keep_promise(lane)
+    if state.slots.reserver is lane:
+        state.slots.reserve_for(None)
     state.dispatches.serve(lane)
     state.dispatches.begin(lane.queue, run_ids)
     return chosen

@@ -25,6 +25,7 @@ class Lane:
     """One lane. `place`: its present one in the order in which it stands, None if it stands in none.
 
     `closed_by`: the limit for which it waits. `passed_over_at`: when its first run was first refused by one.
+    `is_watched`: it is looked up when it was passed over for long.
     """
 
     queue: str
@@ -34,6 +35,7 @@ class Lane:
     place: "Place | None" = None
     closed_by: LimitUse | None = None
     passed_over_at: Instant | None = None
+    is_watched: bool = False
 
 
 @dataclass(slots=True)

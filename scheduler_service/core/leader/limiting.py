@@ -16,12 +16,13 @@ from scheduler_service.core.leader.publish_windows import free_slots
 from scheduler_service.core.leader.recalling import recall
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step
-from scheduler_service.core.limits import QUEUE
+from scheduler_service.core.limits import QUEUE, Rate
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.run_state import WAITING
 
 _LIES_TOO_LONG: Final = 10 * SECOND
 _RECALLED_AT_ONCE: Final = 1_000
+_PASSED_OVER_FOR: Final = 30 * SECOND
 
 
 def room_in_limit(state: SchedulerState, queue: str, most: int) -> int:
@@ -52,10 +53,14 @@ def full_limit(state: SchedulerState, lane: Lane) -> LimitUse | None:
         if limit is None:
             continue
         bounds, promised = limit.bounds_of(use.key), state.slots.promised(use, lane)
-        if bounds.concurrency is not None and state.slots.count(use) + promised >= bounds.concurrency:
+        reserved = state.slots.reserved(use, lane)
+        if bounds.concurrency is not None and state.slots.count(use) + promised + reserved >= bounds.concurrency:
             return use
         if bounds.rate is not None:
-            one = RatedUse(use, bounds.rate)
+            count = bounds.rate.count - state.slots.reserved_start(use, lane)
+            if count <= 0:
+                return use
+            one = RatedUse(use, Rate(count, bounds.rate.per))
             rated.append(one)
             if promised and state.rates.room(one) <= promised:
                 state.slots.consider((use,))  # again, once the others have gone
@@ -78,22 +83,67 @@ def open_lanes(state: SchedulerState, step: Step) -> None:
     A lane whose queue dispatches nothing now stands there as well, but no slot is kept for it.
     """
     state.slots.consider(state.rates.take_free())
+    _choose_reserver(state, step)
     for use in state.slots.take_freed():
+        reserver = state.slots.reserver
+        if reserver is not None and reserver.closed_by == use:
+            _try(state, step, reserver, use)
         while (order := state.dispatches.closed.get(use)) is not None and (lane := order.first()) is not None:
-            if still_waiting(state, step, lane.runs[0][2]) is None:
-                state.dispatches.discard_first(lane)
-                continue
-            full = full_limit(state, lane)
-            if full == use:
+            if not _try(state, step, lane, use):
                 break
-            if full is not None:
-                state.dispatches.close(lane, full, step.now)
-                continue
-            state.dispatches.open(lane)
-            if state.controls.pause_of(lane.queue, step.now) is None and has_worker(state, lane.queue):
-                state.slots.promise(lane)
         if use not in state.dispatches.closed and not state.slots.count(use):
             state.dispatches.forget_turns(use)
+
+
+def _try(state: SchedulerState, step: Step, lane: Lane, use: LimitUse) -> bool:
+    """Move the lane to where it waits now; false if that is this limit still."""
+    if still_waiting(state, step, lane.runs[0][2]) is None:
+        state.dispatches.discard_first(lane)
+        return True
+    full = full_limit(state, lane)
+    if full == use:
+        return False
+    if full is not None:
+        state.dispatches.close(lane, full, step.now)
+        return True
+    state.dispatches.open(lane)
+    if _may_be_served(state, lane, step.now):
+        state.slots.promise(lane)
+    return True
+
+
+def _choose_reserver(state: SchedulerState, step: Step) -> None:
+    """Let the lane of several limits that was passed over for longest keep what it needs, one lane at a time.
+
+    Without it, those that wait for one of its limits only would take each slot that comes free, for ever.
+    """
+    lane = state.slots.reserver
+    if lane is not None:
+        # If it stands in its queue since the last pass, that has no room.
+        if lane.closed_by is not None and _may_be_served(state, lane, step.now):
+            state.slots.reserve_for(lane, slots=_has_starts(state, lane))
+            return
+        state.slots.reserve_for(None)
+        state.dispatches.watch_again(lane, step.now)
+    while (lane := state.dispatches.take_passed_over(step.now - _PASSED_OVER_FOR)) is not None:
+        if _may_be_served(state, lane, step.now):
+            state.slots.reserve_for(lane, slots=_has_starts(state, lane))
+            return
+        state.dispatches.watch_again(lane, step.now)
+
+
+def _has_starts(state: SchedulerState, lane: Lane) -> bool:
+    """Whether each rate of the lane has a start for it: slots are not kept idle for a rate of one a day."""
+    for use in lane.limits:
+        limit = state.controls.limits.get(use.name)
+        rate = None if limit is None else limit.bounds_of(use.key).rate
+        if rate is not None and state.rates.room(RatedUse(use, rate)) <= 0:
+            return False
+    return True
+
+
+def _may_be_served(state: SchedulerState, lane: Lane, now: Instant) -> bool:
+    return state.controls.pause_of(lane.queue, now) is None and has_worker(state, lane.queue)
 
 
 def recall_hogs(state: SchedulerState, step: Step) -> None:

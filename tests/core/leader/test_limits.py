@@ -374,7 +374,7 @@ def test_a_new_leader_learns_by_heartbeats_of_attempts_that_were_given_up() -> N
 
 def test_what_nobody_receives_is_recalled_for_those_that_wait_for_its_slot_and_goes_behind_them() -> None:
     one = Gate()
-    one.edit(stripe=limit(1))
+    one.edit(stripe=limit(1), other=limit(1))
     one.beat("busy", queues="p", slots=1)
     one.beat("idle", queues="q")
     assert one.due(waiting("hog", "stripe", queue="p")) == ["hog"]
@@ -382,6 +382,8 @@ def test_what_nobody_receives_is_recalled_for_those_that_wait_for_its_slot_and_g
     one.now += 11 * SECOND
     one.beat("busy", queues="p", slots=1)
     one.step()
+    one.due(waiting("o", "other"), waiting("o1", "other"))
+    one.step(after=SECOND)
     assert one.recalls == [], "nobody waits for its slot"
     one.beat("idle", queues="q")
     assert one.due(waiting("b", "stripe"), waiting("free")) == ["free"]
@@ -399,3 +401,75 @@ def test_what_a_worker_has_received_is_not_recalled() -> None:
         one.beat(received=["a"])
         one.step(after=2 * SECOND)
     assert one.recalls == []
+
+
+def test_what_has_several_limits_is_not_starved_by_those_that_share_one_of_them_each() -> None:
+    one = gate(a=1, b=1)
+    one.due(waiting("a0", "a"), waiting("b0", "b"), *(waiting(f"{x}{n}", x) for x in "ab" for n in range(1, 60)))
+    one.due(waiting("both", "a", "b", priority=9))
+    went: list[str] = []
+    out = {"a": "a0", "b": "b0"}
+    for second in range(50):
+        one.beat()
+        one.step(after=SECOND)
+        ended = out.pop("ab"[second % 2], None)
+        if ended is not None:
+            one.go(ended)
+            one.ended(ended)
+            for run_id in one.committed():
+                went.append(run_id)
+                out[run_id[0]] = run_id
+    assert "both" in went
+    assert 25 <= went.index("both") <= 34, "it was passed over for half a minute"
+
+
+def test_nothing_is_kept_for_a_lane_whose_queue_has_no_worker() -> None:
+    one = gate(a=1, b=1)
+    one.beat("other", queues="p")
+    one.due(waiting("a0", "a"), waiting("b0", "b"))
+    one.due(waiting("both", "a", "b", queue="p"), *(waiting(f"a{n}", "a") for n in range(1, 4)))
+    for _ in range(40):
+        one.step(after=SECOND)
+        one.beat()
+    one.go("a0")
+    one.ended("a0")
+    assert one.committed() == ["a1"]
+
+
+def test_a_start_of_a_rate_is_kept_for_what_was_passed_over() -> None:
+    one = Gate()
+    one.edit(a=limit(1), r=Limit("", Bounds(rate=Rate(1, 5 * SECOND))))
+    one.beat()
+    assert sorted(one.due(waiting("a0", "a"), waiting("r0", "r"))) == ["a0", "r0"]
+    one.go("a0")
+    one.go("r0")
+    one.due(waiting("both", "a", "r", priority=9), *(waiting(f"r{n}", "r") for n in range(1, 20)))
+    went: list[str] = []
+    for second in range(40):
+        one.beat(running=["a0"])
+        for run_id in one.step(after=SECOND):
+            went.append(run_id)
+            one.go(run_id)
+        if second == 36:
+            one.ended("a0")
+            went += one.committed()
+    assert went[-1] == "both"
+    assert 4 < len(went) < 9
+
+
+def test_no_slot_is_kept_for_what_a_rate_holds_back_still() -> None:
+    one = Gate()
+    one.edit(a=limit(1), r=Limit("", Bounds(rate=Rate(1, 100 * SECOND))))
+    one.beat()
+    assert sorted(one.due(waiting("a0", "a"), waiting("r0", "r"))) == ["a0", "r0"]
+    one.go("r0")
+    one.due(waiting("both", "a", "r", priority=9), *(waiting(f"a{n}", "a") for n in range(1, 80)))
+    went, out = [], "a0"
+    for _ in range(79):
+        one.beat()
+        one.step(after=SECOND)
+        one.go(out)
+        one.ended(out)
+        [out] = one.committed()
+        went.append(out)
+    assert sorted(went) == sorted(f"a{n}" for n in range(1, 80))

@@ -3,6 +3,7 @@
 A lane that a limit holds back waits with that limit, out of sight of its queue, until the limit has room.
 """
 
+import heapq
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ class Dispatches:
     of_queue: Counter[str] = field(default_factory=Counter)
     _fair: frozenset[str] = frozenset()
     _turns: dict[LimitUse, Turns] = field(default_factory=dict)
+    _watched: list[tuple[Instant, int, Lane]] = field(default_factory=list)
+    _number: int = 0
 
     def queue_up(self, run: ActiveRun) -> None:
         """Let the run wait in its lane."""
@@ -67,6 +70,8 @@ class Dispatches:
         lane.closed_by = use
         if lane.passed_over_at is None:
             lane.passed_over_at = now
+        if len(lane.limits) > 1 and not lane.is_watched:
+            self._watch(lane, lane.passed_over_at)
         self._wait_for(lane, use)
 
     def waits_for(self, run: ActiveRun) -> LimitUse | None:
@@ -88,6 +93,24 @@ class Dispatches:
             self.waiting[lane.queue].close(lane)
             lane.closed_by = use
             self._wait_for(lane, use)
+
+    def take_passed_over(self, since: Instant) -> Lane | None:
+        """Take out the lane of several limits that was passed over first, if that was by then."""
+        while self._watched and self._watched[0][0] <= since:
+            _, _, lane = heapq.heappop(self._watched)
+            lane.is_watched = False
+            if lane.closed_by is None or lane.passed_over_at is None:
+                continue
+            if lane.passed_over_at <= since:
+                return lane
+            self._watch(lane, lane.passed_over_at)
+        return None
+
+    def watch_again(self, lane: Lane, now: Instant) -> None:
+        """Count the time for which the lane is passed over from now on."""
+        lane.passed_over_at = now
+        if lane.closed_by is not None and not lane.is_watched:
+            self._watch(lane, now)
 
     def forget_turns(self, use: LimitUse) -> None:
         """Forget who had turns at a limit that nobody uses or waits for."""
@@ -121,6 +144,11 @@ class Dispatches:
             self.of_queue[queue] -= 1
             if not self.of_queue[queue]:
                 del self.of_queue[queue]
+
+    def _watch(self, lane: Lane, at: Instant) -> None:
+        lane.is_watched = True
+        self._number += 1
+        heapq.heappush(self._watched, (at, self._number, lane))
 
     def _wait_for(self, lane: Lane, use: LimitUse) -> None:
         turns = self._turns.setdefault(use, Turns())

@@ -30,7 +30,7 @@ class Slots:
 
     `suspects`: attempts that are over and that a heartbeat listed, with its worker and time. `_given_up`: those whose
     slots are kept. `_freed`: limits that may have got room since the last call. `_promised`: slots that lanes opened in
-    this pass are to have.
+    this pass are to have. `reserver`: the lane for which a slot of each of its limits is kept until it is served.
     """
 
     _uses: dict[str, Uses] = field(default_factory=dict)
@@ -40,6 +40,8 @@ class Slots:
     _given_up: dict[str, tuple[str, Instant]] = field(default_factory=dict)
     _freed: dict[LimitUse, None] = field(default_factory=dict)
     _check_at: Instant = 0
+    reserver: Lane | None = None
+    _reserves_slots: bool = False
     _promised: Counter[LimitUse] = field(default_factory=Counter)
     _lanes: dict[Lane, None] = field(default_factory=dict)
 
@@ -135,6 +137,21 @@ class Slots:
         """Keep a slot of each of its limits for the lane, until it is served or the pass is over."""
         self._lanes[lane] = None
         self._promised.update(lane.limits)
+
+    def reserve_for(self, lane: Lane | None, *, slots: bool = False) -> None:
+        """Keep starts of its limits for this lane, and with `slots` what comes free; others have what is not kept."""
+        if self.reserver is not None and (self.reserver, self._reserves_slots) != (lane, slots):
+            self.consider(self.reserver.limits)
+        self.reserver, self._reserves_slots = lane, slots
+
+    def reserved_start(self, use: LimitUse, lane: Lane) -> int:
+        """How many starts are kept for another lane that was passed over for long."""
+        reserver = self.reserver
+        return 0 if reserver is None or reserver is lane else reserver.limits.count(use)
+
+    def reserved(self, use: LimitUse, lane: Lane) -> int:
+        """How many slots are kept for another lane that was passed over for long."""
+        return self.reserved_start(use, lane) if self._reserves_slots else 0
 
     def promised(self, use: LimitUse, lane: Lane) -> int:
         """How many slots are kept for other lanes."""
