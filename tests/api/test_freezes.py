@@ -145,3 +145,17 @@ def test_the_page_starts_and_ends_freezes_and_keeps_what_was_typed(api: TestClie
     assert "what waited is dispatched" in api.get(ended.headers["location"]).text
     assert "There is none of these" in api.get("/freezes?status=active").text
     assert "choose one of active, coming, past" in api.get("/freezes?status=x").text
+
+
+def test_the_page_of_a_job_names_its_freeze_and_forces_a_run(api: TestClient, settings: Settings) -> None:
+    api.post("/api/v1/jobs", json=JOB)
+    api.post(FREEZES, json={"scope": {"tags": ["other"]}, "reason": "not this one"})
+    freeze = api.post(FREEZES, json={"scope": {"tags": ["billing"]}, "reason": "a <b> deploy"}).json()
+    page = api.get("/jobs/billing.close").text
+    assert f"Held by freeze {freeze['freeze_id']} since" in page
+    assert "a &lt;b&gt; deploy" in page
+    assert "not this one" not in page
+    done = submit(api, "/jobs/billing.close/trigger", force="on", overlap="", kwargs="")
+    run_id = done.headers["location"].split("/runs/")[1].split("?")[0]
+    with closing(Database(settings.database_url, pool_size=1)) as database:
+        assert [run.forced for run in SqlLeaderStore(database).read_runs([run_id])] == [True]

@@ -27,6 +27,7 @@ from scheduler_service.api.services.previews import job_preview, next_runs
 from scheduler_service.core.audit import Caller
 from scheduler_service.core.balancing.balancer import needs_place
 from scheduler_service.core.explain.explanation import Explanation
+from scheduler_service.core.freezes import Freeze, FreezeStatus
 from scheduler_service.core.model import Job, Overlap
 from scheduler_service.core.schedules.describe import describe
 from scheduler_service.ports.stores import RunFilter
@@ -36,6 +37,7 @@ _HISTORY: Final = 20
 _MISSED_RANGES: Final = 5
 _CHARTED: Final = 60
 _VERSIONS: Final = 20
+_FREEZES: Final = 100
 _LABELS: Final = {
     "at": "At (UTC)", "reason": "Why", "until": "Until", "kwargs": "Arguments by name",
     "overlap": "If another run is not over", "confirm": "The job's id, to delete it",
@@ -75,6 +77,7 @@ class JobView:
     versions: list[VersionLine]
     arguments: str
     overlaps: list[str]
+    freezes: list[str]
 
 
 @router.get("/jobs/{job_id}")
@@ -188,7 +191,7 @@ def utc_text(text: str) -> str:
 
 
 def _asked(form: Form) -> dict[str, Any]:
-    body: dict[str, Any] = {"overlap": form.one("overlap") or None}
+    body: dict[str, Any] = {"overlap": form.one("overlap") or None, "force": bool(form.one("force"))}
     text = form.one("kwargs")
     return {**body, "kwargs": read_json(text, "kwargs")} if text else body
 
@@ -221,7 +224,21 @@ def _view(context: ApiContext, job: Job) -> JobView:
         versions=version_lines(context.stores.history.versions(job.job_id, _VERSIONS), now),
         arguments=pretty(redacted({"args": list(job.args), "kwargs": dict(job.kwargs)})),
         overlaps=[overlap.value for overlap in Overlap],
+        freezes=[_sentence(one.held()) for one in _freezes_of(context, job)],
     )
+
+
+def _freezes_of(context: ApiContext, job: Job) -> list[Freeze]:
+    """Return the freezes that hold the job; none to a token that sees no freezes."""
+    try:
+        found = context.stores.freeze_store.list(FreezeStatus.ACTIVE, _FREEZES, None)
+    except Problem:
+        return []
+    return [one for one in found.items if one.scope.meets(job.queue, job.job_id, job.tags)]
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}"
 
 
 def _next(found: dict[str, Any], now: Instant) -> NextRun:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from itinerary.protocol.instants import HOUR, MINUTE, SECOND, Duration
+from itinerary.protocol.instants import HOUR, MILLISECOND, MINUTE, SECOND, Duration
 from itinerary.protocol.run_fields import RetryPolicy
 from scheduler_service.core.freezes import During, Scope
 from scheduler_service.core.leader.queries import oldest_due
@@ -138,14 +138,15 @@ def test_what_no_worker_has_started_is_recalled_and_what_runs_runs_on(world: Wor
 
 def test_a_coming_freeze_begins_by_itself_and_one_with_an_end_ends_by_itself(world: World) -> None:
     world.workers.listening = False
-    world.freeze(since=world.now + 5 * SECOND, until=world.now + 20 * SECOND)
+    world.freeze(TICK)  # what is pending is recalled each second, and at once when another begins
+    world.freeze(since=world.now + 5_500 * MILLISECOND, until=world.now + 20 * SECOND)
     lies = world.enqueue()
     assert world.run(lies).state is LIES
-    world.advance(5 * SECOND)
+    world.advance(5_500 * MILLISECOND)
     assert world.run(lies).state is WAITS
     later = world.enqueue()
     world.workers.listening = True
-    world.advance(14 * SECOND)
+    world.advance(13_500 * MILLISECOND)
     assert {world.run(run_id).state for run_id in (lies, later)} == {WAITS}
     world.advance(SECOND)
     assert world.starts(lies) == world.starts(later) == [world.now]
@@ -248,6 +249,22 @@ class TestSkipping:
         assert states.count(DONE) == (3 if ended else 1)
         assert states.count(SKIPPED) + sum(reasons(world).values()) == 10
         assert set(reasons(world)) <= {freeze.skipped()}
+
+    def test_each_part_of_an_outage_has_the_reason_of_its_time(self, world: World) -> None:
+        world.every("tick", "1s", overlap="allow", misfire={"policy": "fire_all", "max_catch_up": 3})
+        world.advance(SECOND)
+        start = world.now + 100 * SECOND
+        freeze = world.freeze(TICK, since=start, until=start + 200 * SECOND, during=During.SKIP)
+        planned = len(world.runs("tick"))
+        world.now += 400 * SECOND
+        world.lead()
+        world.advance(SECOND)
+        found = reasons(world)
+        assert set(found) == {"misfire fire_all: later than 30s", freeze.skipped()}
+        assert found[freeze.skipped()] == 200
+        missed = found["misfire fire_all: later than 30s"] + due(world).count(RunState.MISSED)
+        assert missed == 100 + 70 - 3
+        assert due(world).count(DONE) >= 3 + 30 > planned
 
 
 class TestLateness:
