@@ -26,7 +26,7 @@ from scheduler_service.core.leader.commands import (
     StoreCommand,
 )
 from scheduler_service.core.leader.lane_reads import ReadHeads, ReadLanes
-from scheduler_service.core.leader.past_starts import PruneStarts, ShiftStarts, StartsPruned
+from scheduler_service.core.leader.past_starts import PruneStarts, ShiftStarts
 from scheduler_service.core.leader.poll_state import (
     ControlsConfirmed,
     ControlsRead,
@@ -253,7 +253,7 @@ class StoreWriter:
             case ReadJobs(job_ids=job_ids, since=since):
                 return JobsRead(tuple(store.histories_of(job_ids, since)))
             case PruneStarts(kept=kept):
-                return StartsPruned(store.prune_starts(lease, dict(kept)))
+                return store.prune_starts(lease, dict(kept))
             case ShiftStarts(by=by):
                 store.shift_starts(lease, by)
                 return None

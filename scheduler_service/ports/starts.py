@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from itinerary.protocol.instants import Duration
-from scheduler_service.core.leader.past_starts import PastStarts
+from scheduler_service.core.leader.past_starts import PastStarts, StartsPruned
 from scheduler_service.core.model import Lease
 
 
@@ -21,5 +21,5 @@ class StartStore(Protocol):
     def shift_starts(self, lease: Lease, by: Duration) -> None:
         """Date the starts stored before the database's clock stepped ahead later by as much; none later than now."""
 
-    def prune_starts(self, lease: Lease, kept: Mapping[str, Duration]) -> bool:
-        """Delete some starts that are older than their limit keeps them, or whose limit keeps none; true: go on."""
+    def prune_starts(self, lease: Lease, kept: Mapping[str, Duration]) -> StartsPruned:
+        """Delete some starts that are older than their limit keeps them, or whose limit keeps none."""

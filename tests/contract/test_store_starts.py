@@ -9,6 +9,7 @@ from itinerary.protocol.errors import LeaseLost
 from itinerary.protocol.instants import HOUR, MINUTE, SECOND
 from itinerary.protocol.limits import LimitUse
 from scheduler_service.core.leader.commands import Apply, CreateRuns, Transition
+from scheduler_service.core.leader.past_starts import StartsPruned
 from scheduler_service.core.model import Lease
 from scheduler_service.core.run_state import RunState
 from scheduler_service.sql.control_tables import limit_starts
@@ -122,8 +123,9 @@ def test_a_prune_deletes_what_is_older_than_its_limit_keeps_it_and_what_no_limit
     uses = (API, ACME, LimitUse("gone"))
     for run_id, use in zip((a, b, c), uses, strict=True):
         bed.leader.apply(lease, Apply((start(run_id, lease.now)._replace(starts=(use,)),)))
-    assert not bed.leader.prune_starts(lease, {"api": HOUR, "tenant": -HOUR})
+    assert bed.leader.prune_starts(lease, {"api": HOUR, "tenant": -HOUR}) == StartsPruned(full=False, left=True)
     assert stored(bed) == {API: 1}
+    assert bed.leader.prune_starts(lease, {}) == StartsPruned(full=False, left=False)
 
 
 def test_a_prune_is_bounded_and_says_that_there_is_more(sql_stores: StoreBed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,9 +137,9 @@ def test_a_prune_is_bounded_and_says_that_there_is_more(sql_stores: StoreBed, mo
             at = lease.now - minutes * MINUTE
             connection.execute(limit_starts.insert().values(limit_name=name, limit_key="", at=at, count=1))
     kept = {"a": 90 * SECOND, "b": MINUTE}
-    assert bed.leader.prune_starts(lease, kept)
+    assert bed.leader.prune_starts(lease, kept).full
     assert len(bed.leader.starts()) == 5
-    assert [bed.leader.prune_starts(lease, kept) for _ in range(2)] == [True, False]
+    assert [bed.leader.prune_starts(lease, kept).full for _ in range(2)] == [True, False]
     assert sorted(past.use.name for past in bed.leader.starts()) == ["a", "b"]
 
 

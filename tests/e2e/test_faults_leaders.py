@@ -5,9 +5,14 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
+from itinerary.protocol.instants import SECOND
+from scheduler_service.core.audit import AuditedChange
+from scheduler_service.core.limits import Bounds, Rate
+from scheduler_service.sql.queues import SqlQueueStore
 from tests.support.fault_bed import LOST_SECONDS, TTL_SECONDS, FaultBed, LeaderProcess
 from tests.support.processes import wait_until
 from tests.support.redis_server import RedisServer
@@ -140,6 +145,34 @@ def test_a_second_signal_ends_a_leader_at_once_and_is_still_safe(bed: FaultBed) 
     held.child.signal(signal.SIGTERM)
     assert held.child.wait(2) == -signal.SIGTERM
     bed.leader()
+
+
+def limit_starts(bed: FaultBed, rate: Rate | None) -> None:
+    """The rate of the queue, as an operator sets it."""
+    by = AuditedChange("olga", "operator", "queue.update")
+    queues = SqlQueueStore(bed.database)
+    queues.define("default", lambda before: replace(before, bounds=Bounds(rate=rate)), by=by)
+
+
+def test_no_window_has_more_starts_than_the_rate_though_its_leader_is_killed_in_the_middle(bed: FaultBed) -> None:
+    killed = bed.sole_leader()
+    standby = bed.leader().wait_standing_by()
+    rate = Rate(20, 2 * SECOND)
+    limit_starts(bed, rate)
+    known = set(bed.truth().started_at)
+    run_ids = bed.enqueue(100)
+
+    def starts() -> list[float]:
+        return sorted(at for task_id, at in bed.truth().started_at.items() if task_id not in known)
+
+    wait_until(lambda: len(starts()) > 1.5 * rate.count, 30, lambda: bed.outputs)
+    killed.child.kill_alone()
+    standby.wait_leading()
+    wait_until(lambda: all(f"{run_id}~1" in bed.truth().started_at for run_id in run_ids), 60, lambda: bed.outputs)
+    limit_starts(bed, None)
+    times = starts()
+    windows = [sum(first <= at < first + rate.per / SECOND for at in times) for first in times]
+    assert max(windows) == rate.count, windows
 
 
 def test_with_no_leader_for_a_while_what_was_due_runs_late_and_what_ran_is_not_called_lost(bed: FaultBed) -> None:

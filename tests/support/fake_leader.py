@@ -22,7 +22,7 @@ from scheduler_service.core.leader.commands import (
     Retract,
     Transition,
 )
-from scheduler_service.core.leader.past_starts import PastStarts
+from scheduler_service.core.leader.past_starts import PastStarts, StartsPruned
 from scheduler_service.core.limits import QUEUE, Bounds, Limit
 from scheduler_service.core.model import ActiveRun, Attempt, Cursor, JobHistory, Lease, MissedRange, NewRun, RunKind
 from scheduler_service.core.run_state import ACTIVE, FINAL, WAITING, Event, RunState, is_allowed
@@ -167,14 +167,14 @@ class FakeLeaderStore(FakePolls):
                 (use, at + by if at <= now - by else at, count) for use, at, count in self._tables.starts
             ]
 
-    def prune_starts(self, lease: Lease, kept: Mapping[str, Duration]) -> bool:
+    def prune_starts(self, lease: Lease, kept: Mapping[str, Duration]) -> StartsPruned:
         with self._tables.lock:
             self._tables.check(lease)
             now = self._tables.clock()
             self._tables.starts = [
                 row for row in self._tables.starts if row[0].name in kept and row[1] >= now - kept[row[0].name]
             ]
-            return False
+            return StartsPruned(full=False, left=bool(self._tables.starts))
 
     def read_runs(self, run_ids: Sequence[str]) -> list[ActiveRun]:
         with self._tables.lock:

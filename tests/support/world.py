@@ -20,7 +20,7 @@ from scheduler_service.core.freezes import Freeze, NewFreeze, Scope
 from scheduler_service.core.leader.commands import BuildIndex, Command, Publish, RereadInbox, StoreCommand
 from scheduler_service.core.leader.iteration import iterate, next_wake
 from scheduler_service.core.leader.messages import decode
-from scheduler_service.core.leader.past_starts import ClockStepped
+from scheduler_service.core.leader.past_starts import ClockStepped, younger
 from scheduler_service.core.leader.poll_state import NEVER
 from scheduler_service.core.leader.rebuilding import IndexBuilder
 from scheduler_service.core.leader.recalling import recall
@@ -31,6 +31,7 @@ from scheduler_service.core.leader.taking_over import take_over
 from scheduler_service.core.model import Job, NewRun, Run, RunKind
 from scheduler_service.loops.balancer_thread import BalancerThread
 from scheduler_service.loops.broker_thread import BrokerThread
+from scheduler_service.loops.clock_steps import ClockWatch
 from scheduler_service.loops.inbox_reader import parts
 from scheduler_service.loops.lease_renewer import LeaseRenewer
 from scheduler_service.loops.mailbox import Mailbox
@@ -150,6 +151,7 @@ class World:
         self.store = FakeStore(lambda: self.now + self.database_ahead)
         self.inbox, self.claims, self.dispatcher = FakeInbox(), FakeClaims(), FakeDispatcher()
         self.workers = Workers(self)
+        self.clock_watch = ClockWatch()
         self.meter = PrometheusMeter()
         self.made = 0
         self.hold_balancer = False
@@ -167,7 +169,8 @@ class World:
         lease = self.store.leases.acquire(0, f"leader-{self.now}", TTL)
         if lease is None:
             self.now += TTL
-            lease = self.store.leases.acquire(0, f"leader-{self.now}", TTL)
+            stalled = self.store.leases.peek(0)  # the database's clock may have been set back
+            lease = self.store.leases.acquire(0, f"leader-{self.now}", TTL, stalled)
         assert lease is not None
         self._index = IndexBuilder()
         self.mailbox = Mailbox()
@@ -191,7 +194,7 @@ class World:
             store.active_runs(),
             self.renewer.now(),
             controls,
-            store.starts(),
+            younger(store.starts(), self.clock_watch.stepped(self.now, lease.now)),
             self.now,
         )  # fmt: skip
         self._position, self._rereading, self._read_to = cursor.inbox_position, False, "0-0"
@@ -203,6 +206,7 @@ class World:
         """Let everything that is due now happen, until nothing more does."""
         for _ in range(200):
             self.renewer.confirm()
+            self.clock_watch.see(self.store.leases.peek(0), self.now)
             self.workers.end()
             self._read_inbox()
             messages = self.mailbox.drain(0)

@@ -215,7 +215,7 @@ def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
         case ClockStepped():
             rates.clock_stepped(state, step, message)
         case StartsPruned():
-            state.rates.pruned(full=message.full)
+            state.rates.pruned(full=message.full, left=message.left)
         case QueuesSeen():
             take_queues(state, step, message)
         case _:

@@ -44,6 +44,7 @@ class PruneStarts:
 
 @dataclass(frozen=True, slots=True)
 class StartsPruned:
-    """A part of the rows to be deleted is; `full`: there may be more."""
+    """A part of the rows to be deleted is; `full`: there may be more of them, `left`: there are other rows."""
 
     full: bool
+    left: bool

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Integer, Text, delete, func, select, update
 
 from itinerary.protocol.instants import Duration, Instant
 from itinerary.protocol.limits import LimitUse
-from scheduler_service.core.leader.past_starts import PastStarts
+from scheduler_service.core.leader.past_starts import PastStarts, StartsPruned
 from scheduler_service.sql.batch import Batch
 from scheduler_service.sql.column_types import InstantColumn
 from scheduler_service.sql.control_tables import limit_starts
@@ -50,16 +50,16 @@ def shift(connection: Connection, by: Duration, now: Instant) -> None:
     connection.execute(update(limit_starts).where(limit_starts.c.at <= now - by).values(at=later))
 
 
-def prune(connection: Connection, kept: Mapping[str, Duration], now: Instant) -> bool:
-    """Delete rows older than their limit keeps them, or of a name that keeps none; whether there may be more."""
+def prune(connection: Connection, kept: Mapping[str, Duration], now: Instant) -> StartsPruned:
+    """Delete rows older than their limit keeps them, or of a name that keeps none."""
     left = MOST_PRUNED
-    name = connection.execute(select(func.min(limit_starts.c.limit_name))).scalar()
+    first = select(func.min(limit_starts.c.limit_name))
+    name = connection.execute(first).scalar()
     while name is not None and left > 0:
         over = [limit_starts.c.limit_name == name]
         if name in kept:
             over.append(limit_starts.c.at < now - kept[name])
         oldest = select(limit_starts.c.id).where(*over).order_by(limit_starts.c.at, limit_starts.c.id).limit(left)
         left -= connection.execute(delete(limit_starts).where(limit_starts.c.id.in_(oldest))).rowcount
-        later = select(func.min(limit_starts.c.limit_name)).where(limit_starts.c.limit_name > name)
-        name = connection.execute(later).scalar()
-    return left <= 0
+        name = connection.execute(first.where(limit_starts.c.limit_name > name)).scalar()
+    return StartsPruned(full=left <= 0, left=connection.execute(first).scalar() is not None)

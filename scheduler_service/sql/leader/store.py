@@ -18,7 +18,7 @@ from scheduler_service.core.balancing.placements import MovedBefore, PlaceJobs
 from scheduler_service.core.controls import Controls
 from scheduler_service.core.leader.commands import Apply, CreateRuns, Dispatch, RecordStatistics
 from scheduler_service.core.leader.lane_reads import HeadsRead, LanePage, LanesRead
-from scheduler_service.core.leader.past_starts import PastStarts
+from scheduler_service.core.leader.past_starts import PastStarts, StartsPruned
 from scheduler_service.core.leader.poll_state import CancelsRead, ExpiredRead, OverdueRead, Place
 from scheduler_service.core.model import ActiveRun, Cursor, JobHistory, Lease
 from scheduler_service.core.notifications.notices import Topic
@@ -136,7 +136,7 @@ class SqlLeaderStore(LeaderStore):
         with self._fenced(lease) as connection:
             starts.shift(connection, by, self._database.read_clock(connection))
 
-    def prune_starts(self, lease: Lease, kept: Mapping[str, Duration]) -> bool:
+    def prune_starts(self, lease: Lease, kept: Mapping[str, Duration]) -> StartsPruned:
         with self._fenced(lease) as connection:
             return starts.prune(connection, kept, self._database.read_clock(connection))
 

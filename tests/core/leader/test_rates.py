@@ -183,13 +183,15 @@ def test_pruning_begins_with_a_start_and_rests_when_nothing_counts() -> None:
     assert not rates.prune_due(SECOND), "who has no rates writes nothing and prunes nothing"
     assert start(rates, "a", TWO)
     assert [rates.prune_due(SECOND), rates.prune_due(SECOND)] == [True, False]
-    rates.pruned(full=True)
+    rates.pruned(full=True, left=True)
     assert rates.prune_due(SECOND)
-    rates.pruned(full=False)
+    rates.pruned(full=False, left=False)
     assert at(rates, 20).prune_due(SECOND), "the row of `a` is still stored"
     rates.forget_empty()
-    rates.pruned(full=False)
-    assert not at(rates, 40).prune_due(SECOND)
+    rates.pruned(full=False, left=True)
+    assert at(rates, 40).prune_due(SECOND), "it was stored a moment later than it was counted"
+    rates.pruned(full=False, left=False)
+    assert not at(rates, 60).prune_due(SECOND)
 
 
 @dataclass

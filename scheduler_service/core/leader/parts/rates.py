@@ -191,11 +191,11 @@ class Rates:
         self._prune_at = self.now + every
         return True
 
-    def pruned(self, *, full: bool) -> None:
-        """Prune on at once if there was more; rest if nothing is counted that could be stored."""
+    def pruned(self, *, full: bool, left: bool) -> None:
+        """Prune on at once if there was more; rest if nothing is left, and nothing counts that could be stored."""
         if full:
             self._prune_at = 0
-        elif not self._windows:
+        elif not left and not self._windows:
             self.stored = False
 
     def _window(self, rated: RatedUse) -> _Window:
