@@ -142,10 +142,7 @@ class NewRun:
 
 
 class ActiveRun(NamedTuple):
-    """The fields of a run that the leader keeps in memory: enough to decide, without its payload.
-
-    `attempt` is in flight, or comes next in `retrying`. `seq` numbers its last publish (term and counter), 0 before it.
-    """
+    """A run in the leader's memory. `seq` numbers its last publish (term and counter), 0 before it."""
 
     run_id: str
     kind: RunKind
@@ -156,7 +153,7 @@ class ActiveRun(NamedTuple):
     scheduled_at: Instant
     due_at: Instant
     state: RunState
-    attempt: int = 1
+    attempt: int = 1  # in flight; in `retrying`, the next one
     retry: RetryPolicy = NO_RETRIES
     timeout: Duration | None = None
     overlap: Overlap | None = None
@@ -192,6 +189,7 @@ class DispatchedRun(NamedTuple):
     traceparent: str | None = None
     overlap: str | None = None
     headers: Mapping[str, Any] | None = None
+    limits: str | None = None  # as stored
 
 
 @dataclass(frozen=True, slots=True)

@@ -219,8 +219,13 @@ class PrometheusMeter(Meter):
         self._rebuild.observe(seconds)
 
     def published(self, runs: Sequence[DispatchedRun], at: Instant) -> None:
-        """A run that was asked to wait behind other runs is not late when it is dispatched."""
-        self._delay.observe(max(0, at - run.due_at) / SECOND for run in runs if run.overlap != Overlap.QUEUE_ALL)
+        """A run that was asked to wait, behind other runs or for a limit, is not late when it is dispatched."""
+        bounded = self._limits.bounded_queues
+        self._delay.observe(
+            max(0, at - run.due_at) / SECOND
+            for run in runs
+            if run.overlap != Overlap.QUEUE_ALL and run.limits is None and run.queue not in bounded
+        )
 
     def dead_lettered(self) -> None:
         self._dead.inc()

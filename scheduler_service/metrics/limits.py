@@ -13,7 +13,10 @@ _MOST_NAMES: Final = 1_000
 
 
 class LimitMetrics:
-    """The gauges of limits on a registry: of those in use that have most runs, a bounded number."""
+    """The gauges of limits on a registry: of those in use that have most runs, a bounded number.
+
+    `bounded_queues`: those with bounds of their own, as of the last second.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._defined = Gauge("scheduler_limits", "Limits that are defined, those of queues aside", registry=registry)
@@ -32,10 +35,13 @@ class LimitMetrics:
             )
         )
         self._shown: set[str] = set()
+        self.bounded_queues: frozenset[str] = frozenset()
 
     def show(self, state: SchedulerState) -> None:
         """Show the present use; one scan of the runs, where limits are defined."""
-        now, defined = state.last_iteration_at, [name for name in state.controls.limits if not name.startswith(QUEUE)]
+        now, limits = state.last_iteration_at, state.controls.limits
+        defined = [name for name in limits if not name.startswith(QUEUE)]
+        self.bounded_queues = frozenset(name.removeprefix(QUEUE) for name in limits if name.startswith(QUEUE))
         self._defined.set(len(defined))
         used = usage_of_limits(state, now) if defined else {}
         names = sorted(used, key=lambda name: -_runs(used[name]))[:_MOST_NAMES]

@@ -44,7 +44,7 @@ ACTIVE_COLUMNS: Final = (
 DISPATCHED_COLUMNS: Final = (
     _R.run_id, _R.attempt, _R.seq, _R.term, _R.job_id, _R.task, cast(_R.args, PayloadText),
     cast(_R.kwargs, PayloadText), _R.queue, _R.priority, _R.scheduled_at, _R.due_at, _R.timeout, _R.retries,
-    _R.traceparent, _R.overlap, cast(_R.headers, PayloadText),
+    _R.traceparent, _R.overlap, cast(_R.headers, PayloadText), _R.limits,
 )  # fmt: skip
 RUN_COLUMNS: Final = (
     _R.run_id, _R.kind, _R.job_id, _R.job_version, _R.task, _R.args, _R.kwargs, _R.queue, _R.priority, _R.retry_of,

@@ -9,8 +9,6 @@ from fastapi.testclient import TestClient
 from scheduler_service.api.services.limit_figures import LimitFigures
 from scheduler_service.config.settings import Settings
 from scheduler_service.core.leader.messages import ControlChanged, Query
-from scheduler_service.sql.database import Database
-from scheduler_service.sql.job_limits import name_limits
 from tests.support.answering_leader import AnsweringLeader
 from tests.support.forms import as_shown, submit
 from tests.support.processes import wait_until
@@ -61,12 +59,14 @@ def test_all_wrong_values_are_named_at_once_and_a_name_is_judged(api: TestClient
     assert api.patch(f"{LIMITS}/unknown", json={"concurrency": 1}).status_code == 404
 
 
-def test_a_limit_that_a_job_names_is_a_conflict(api: TestClient, settings: Settings) -> None:
+def test_a_limit_that_a_job_names_is_a_conflict(api: TestClient) -> None:
     api.put(f"{LIMITS}/stripe", json=STRIPE)
-    database = Database(settings.database_url, pool_size=1)
-    with database.write() as connection:
-        name_limits(connection, {"billing.close": ["stripe"]})
-    database.close()
+    job = {
+        "task": "billing.close",
+        "schedule": {"kind": "hourly", "minute": 5},
+        "limits": [{"name": "stripe", "key": "x"}],
+    }
+    assert api.put("/api/v1/jobs/billing.close", json=job).status_code == 201
     for answer in (
         api.delete(f"{LIMITS}/stripe"),
         api.patch(f"{LIMITS}/stripe", json={"per_key": False, "overrides": None}),
@@ -74,6 +74,8 @@ def test_a_limit_that_a_job_names_is_a_conflict(api: TestClient, settings: Setti
         assert answer.status_code == 409
         assert answer.json()["type"] == "urn:itinerary:problem:limit-in-use"
         assert "limit stripe is named by billing.close, so" in answer.json()["detail"]
+    assert api.patch("/api/v1/jobs/billing.close", json={"limits": None}).status_code == 200
+    assert api.delete(f"{LIMITS}/stripe").status_code == 204
 
 
 def test_the_use_is_the_leader_s_and_it_hears_of_each_edit(api: TestClient, leader: AnsweringLeader) -> None:

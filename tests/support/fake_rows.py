@@ -9,7 +9,7 @@ from typing import Any
 from itinerary.protocol.errors import Conflict, LeaseLost, RowRefused
 from itinerary.protocol.instants import Duration, Instant
 from itinerary.protocol.json_text import is_storable
-from itinerary.protocol.limits import LimitUse
+from itinerary.protocol.limits import LimitUse, limits_text
 from itinerary.protocol.run_fields import RetryPolicy
 from scheduler_service.core.audit import AuditedChange, AuditEntry
 from scheduler_service.core.controls import QueuePause
@@ -91,7 +91,7 @@ class RunRow:
         return DispatchedRun(
             self.run_id, self.attempt, self.seq, self.term or 0, self.job_id, self.task, self.args, self.kwargs,
             self.queue, self.priority, self.scheduled_at, self.due_at, self.timeout, self.retries,
-            self.traceparent, headers=self.headers,
+            self.traceparent, headers=self.headers, limits=limits_text(self.limits),
         )  # fmt: skip
 
     def whole(self, attempts: tuple[Attempt, ...] = ()) -> Run:

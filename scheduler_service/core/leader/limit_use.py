@@ -9,15 +9,17 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from itinerary.protocol.instants import Instant
+from itinerary.protocol.limits import LimitUse
 from scheduler_service.core.leader.holding import held_text
 from scheduler_service.core.leader.job_states import is_paused
+from scheduler_service.core.leader.parts.rates import RatedUse
 from scheduler_service.core.leader.state import SchedulerState
+from scheduler_service.core.limits import QUEUE
 from scheduler_service.core.policies import could_go_since
-from scheduler_service.core.run_state import WAITING, RunState
+from scheduler_service.core.run_state import WAITING
 
 MOST_WAITING: Final = 1_000
 _MOST_KEYS: Final = 20
-_IN_FLIGHT: Final = frozenset({RunState.PENDING, RunState.RUNNING})
 
 
 @dataclass(slots=True)
@@ -32,13 +34,12 @@ class LimitUsage:
 def usage_of_limits(state: SchedulerState, now: Instant) -> Mapping[str, LimitUsage]:
     """The use of each limit that a run in flight or a waiting run names."""
     used: dict[str, LimitUsage] = {}
+    choosing = state.dispatches.in_progress
+    for (name, key), count in state.slots.counts():
+        if not name.startswith(QUEUE):
+            used.setdefault(name, LimitUsage()).in_flight[key] = count
     for run in state.runs:
-        if not run.limits:
-            continue
-        if run.state in _IN_FLIGHT:
-            for name, key in run.limits:
-                used.setdefault(name, LimitUsage()).in_flight[key] += 1
-        elif run.state in WAITING and run.due_at <= now:
+        if run.limits and run.state in WAITING and run.due_at <= now and run.run_id not in choosing:
             held = is_paused(state, run, now) or held_text(state, run, now) is not None
             since = None if held else could_go_since(run)
             for name, key in run.limits:
@@ -47,6 +48,16 @@ def usage_of_limits(state: SchedulerState, now: Instant) -> Mapping[str, LimitUs
                 if since is not None:
                     usage.oldest = since if usage.oldest is None else min(usage.oldest, since)
     return used
+
+
+def is_full(state: SchedulerState, queue: str) -> bool:
+    """Whether the queue's own limit has no room."""
+    limit = state.controls.limits.get(QUEUE + queue)
+    if limit is None:
+        return False
+    use, bounds = LimitUse(limit.name), limit.bounds
+    is_at_most = bounds.concurrency is not None and state.slots.count(use) >= bounds.concurrency
+    return is_at_most or (bounds.rate is not None and state.rates.room(RatedUse(use, bounds.rate)) <= 0)
 
 
 def limit_uses(state: SchedulerState, now: Instant) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ limits       {"limits":
               [{"name", "in_flight", "waiting", "waiting_is_exact", "busiest_keys": [{"key", "in_flight", "waiting"}]}]}
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any, Final
 
 from itinerary.protocol.instants import Instant, format_instant
@@ -19,7 +19,7 @@ from itinerary.protocol.wire import PROTOCOL_FIELD
 from scheduler_service.core.index.snapshot import RunSlice
 from scheduler_service.core.leader.holding import held_text
 from scheduler_service.core.leader.job_states import is_paused
-from scheduler_service.core.leader.limit_use import limit_uses
+from scheduler_service.core.leader.limit_use import is_full, limit_uses
 from scheduler_service.core.leader.messages import Query
 from scheduler_service.core.leader.parts.workers import WORKER_ALIVE_FOR, WorkerView
 from scheduler_service.core.leader.state import SchedulerState
@@ -57,21 +57,26 @@ def answer(state: SchedulerState, query: Query, now: Instant) -> dict[str, Any]:
 def oldest_due(state: SchedulerState, now: Instant) -> Instant | None:
     """The due time of the run that has waited longest beyond it, in the database or in the broker's queue.
 
-    Excludes paused and frozen runs, and runs requested to queue behind their job's other runs.
+    Excludes paused and frozen runs, those that wait for a limit, and runs requested to queue behind their job's others.
     """
-    waiting = (could_go_since(run) for run in state.runs if run.due_at <= now and _is_waiting(state, run, now))
-    return min((since for since in waiting if since is not None and since <= now), default=None)
+    return min(oldest_due_of_queues(state, now).values(), default=None)
 
 
 def oldest_due_of_queues(state: SchedulerState, now: Instant) -> dict[str, Instant]:
     """The oldest due time by queue, for each queue that has one."""
     oldest: dict[str, Instant] = {}
+    behind = state.dispatches.behind_limits()
+    full = {queue for queue in state.dispatches.waiting if is_full(state, queue)}
     for run in state.runs:
-        if run.due_at <= now and _is_waiting(state, run, now):
+        if run.due_at <= now and _is_waiting(state, run, now) and not _waits_for_limit(run, behind, full):
             since = could_go_since(run)
             if since is not None and since <= now:
                 oldest[run.queue] = min(oldest.get(run.queue, since), since)
     return oldest
+
+
+def _waits_for_limit(run: ActiveRun, behind: Set[str], full: Set[str]) -> bool:
+    return run.state in WAITING and (run.run_id in behind or run.queue in full)
 
 
 def alive_workers(state: SchedulerState, now: Instant) -> int:

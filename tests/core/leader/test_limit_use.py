@@ -1,5 +1,7 @@
 """The use of limits as the leader tells it: what is in flight, what waits, and the busiest keys."""
 
+from dataclasses import replace
+
 import pytest
 
 from itinerary.protocol.instants import SECOND
@@ -7,9 +9,10 @@ from itinerary.protocol.limits import LimitUse, lane_of
 from scheduler_service.core.leader import limit_use
 from scheduler_service.core.leader.limit_use import limit_uses
 from scheduler_service.core.leader.messages import Query
-from scheduler_service.core.leader.queries import answer
+from scheduler_service.core.leader.queries import answer, oldest_due
 from scheduler_service.core.leader.state import CoreSettings
 from scheduler_service.core.limits import Bounds, Limit
+from scheduler_service.core.run_state import RunState
 from tests.support.world import SOMEBODY, World
 
 
@@ -66,3 +69,32 @@ def test_metrics_show_limits_by_name_and_no_key() -> None:
     assert "{limit=" not in world.meter.exposition(), "none is in use"
     world.meter.standing_by()
     assert "scheduler_limits 0.0" in world.meter.exposition()
+
+
+def test_a_run_that_waits_for_a_limit_is_not_late() -> None:
+    world = World()
+    world.workers.seconds = 600
+    world.store.limits.edit("api", lambda _: Limit("api", Bounds(1)), by=SOMEBODY)
+    world.store.queues.define("default", lambda there: replace(there, bounds=Bounds(2)), by=SOMEBODY)
+    world.tell("control_changed")
+    world.workers.beat()
+    world.advance(SECOND)
+    in_limit = [world.enqueue(limits=(LimitUse("api"),)) for _ in range(2)]
+    world.workers.beat()
+    world.advance(5 * SECOND)
+    assert [world.run(run_id).state for run_id in in_limit] == [RunState.RUNNING, RunState.SCHEDULED]
+    assert oldest_due(world.state, world.now) is None
+    in_queue = [world.enqueue() for _ in range(2)]
+    world.workers.beat()
+    world.advance(5 * SECOND)
+    assert [world.run(run_id).state for run_id in in_queue] == [RunState.RUNNING, RunState.SCHEDULED]
+    assert oldest_due(world.state, world.now) is None
+    assert (tuple(use["in_flight"] for use in limit_uses(world.state, world.now))) == (1,)
+    delays = [line for line in world.meter.exposition().splitlines() if "dispatch_delay_seconds_count" in line]
+    assert delays == ["scheduler_dispatch_delay_seconds_count 0.0"], "neither was late by the leader's fault"
+    world.store.queues.define("default", lambda there: replace(there, bounds=Bounds()), by=SOMEBODY)
+    world.store.limits.delete("api", by=SOMEBODY)
+    world.tell("control_changed")
+    world.workers.slots = 0
+    world.advance(5 * SECOND)
+    assert oldest_due(world.state, world.now) is not None

@@ -38,6 +38,13 @@ class Dispatches:
         if (closed := lanes.add(run)) is not None and closed.closed_by is not None:
             self._wait_for(closed, closed.closed_by)
 
+    def behind_limits(self) -> frozenset[str]:
+        """The runs in lanes that wait for a limit."""
+        if not self.closed:
+            return frozenset()
+        lanes = (lane for lanes in self.waiting.values() for lane in lanes.all() if lane.closed_by is not None)
+        return frozenset(run_id for lane in lanes for _, _, run_id in lane.runs)
+
     def first(self, queue: str, *, with_limits: bool) -> Lane | None:
         """The open lane to be served next, of those with limits only if they may be served at all."""
         lanes = self.waiting.get(queue)

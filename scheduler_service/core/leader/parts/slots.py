@@ -6,7 +6,7 @@ too, so that a new limit counts what is in flight already.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -52,6 +52,10 @@ class Slots:
     def holders(self, use: LimitUse) -> Mapping[str, None]:
         """The runs that hold a slot of the limit and key, the first first, and task ids of attempts given up."""
         return self._holders.get(use, {})
+
+    def counts(self) -> Iterable[tuple[LimitUse, int]]:
+        """How many slots of each limit and key are taken, where any is."""
+        return ((use, len(holders)) for use, holders in self._holders.items())
 
     def uses(self, run_id: str) -> Uses:
         """The limits of which the run holds a slot."""
