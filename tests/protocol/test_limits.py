@@ -17,10 +17,13 @@ from itinerary.protocol.limits import (
     LimitUse,
     fair_key_of,
     lane_of,
+    limits_of,
+    limits_text,
     uses_of,
 )
 
 FROM = {"from": "kwargs.tenant"}
+USES = (LimitUse("tenant", "acme"), LimitUse("api"))
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from(["api", "kwargs.a", "args.0", "a" * 257]),
     lambda inner: (
@@ -123,6 +126,15 @@ def test_a_key_that_the_arguments_lack_costs_its_limit_only_and_is_named() -> No
     assert [error.field for error in errors] == ["kwargs.tenant", "kwargs.tenant"]
     twice = (JobLimit("tenant", "u"), JobLimit("tenant", KeyFrom("args.0")))
     assert uses_of(twice, "fair", ["u"], {}, []) == ((("tenant", "u"),), "fair")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "5", "null", '[["a"]]', '["ab", 5]', "[[1, null]]", '[["a", {}]]', '[["a", 1]]']
+)
+def test_a_stored_form_that_somebody_else_wrote_is_an_error_that_readers_know(text: str) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        limits_of(text)
+    assert limits_of(str(limits_text(USES))) == USES
 
 
 def test_runs_of_equal_limits_share_one_object() -> None:

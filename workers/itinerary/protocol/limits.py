@@ -124,6 +124,8 @@ class Limits(FieldType):
 
     def write(self, value: Sequence[JobLimit | LimitUse]) -> list[Any]:
         """A list of names and objects."""
+        if not value:
+            return []
         key = Key(self.of_job)
         return [one.name if one.key is None else {"name": one.name, "key": key.write(one.key)} for one in value]
 
@@ -188,7 +190,10 @@ def limits_text(limits: Sequence[LimitUse]) -> str | None:
 
 def limits_of(text: str) -> tuple[LimitUse, ...]:
     """The limits of a stored form; ValueError or TypeError for any other text."""
-    return tuple(LimitUse(name, key) for name, key in json.loads(text))
+    pairs = [(name, key) for name, key in json.loads(text)]
+    if not all(isinstance(name, str) and (key is None or isinstance(key, str)) for name, key in pairs):
+        raise ValueError("a limit is a name and a key")
+    return tuple(LimitUse(name, key) for name, key in pairs)
 
 
 def lane_of(limits: Sequence[LimitUse], fair_key: str | None = None, job_id: str | None = None) -> str:
