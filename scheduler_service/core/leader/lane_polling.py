@@ -10,11 +10,10 @@ from typing import Final
 
 from itinerary.protocol.instants import MILLISECOND
 from scheduler_service.core.leader.lane_reads import LaneFeedback, LanePage, LanesRead, ReadHeads, ReadLanes
-from scheduler_service.core.leader.requested import LEAST_URGENT, is_requested
+from scheduler_service.core.leader.requested import LEAST_URGENT, is_left
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step
 from scheduler_service.core.model import ActiveRun
-from scheduler_service.core.run_state import RunState
 
 _LANES_AT_ONCE: Final = 500
 _PAGES_AT_ONCE: Final = 20
@@ -39,6 +38,9 @@ def poll_lanes(state: SchedulerState, step: Step, held: Collection[str] | None) 
         if held is None or queue in held:
             full.forget(queue)
             continue
+        if _is_crowded(state, queue, 2 * _MOST) and full.make_room(queue, step.now):
+            _make_room(state, queue)
+        full.prune(queue, lambda page: _has_few(state, page))
         first = full.begin_lanes(queue, step.now)
         if first is not None:
             step.others.append(ReadLanes(queue, first, _LANES_AT_ONCE))
@@ -49,9 +51,7 @@ def poll_lanes(state: SchedulerState, step: Step, held: Collection[str] | None) 
     if pages:
         full.begin_heads(step.now)
         until = step.now + state.settings.pre_schedule_interval
-        step.others.append(
-            ReadHeads(until, tuple(pages), max(_part(state), _AT_ONCE * state.settings.due_page // len(pages)))
-        )
+        step.others.append(ReadHeads(until, tuple(pages), _rows(state, pages)))
 
 
 def _wanted(state: SchedulerState) -> list[LanePage]:
@@ -63,6 +63,32 @@ def _wanted(state: SchedulerState) -> list[LanePage]:
                 if len(pages) == _PAGES_AT_ONCE:
                     return pages
     return pages
+
+
+def _rows(state: SchedulerState, pages: Collection[LanePage]) -> int:
+    if any(_is_crowded(state, page.queue, _MOST) for page in pages):
+        return max(1, _part(state) // _PART)  # of as many lanes as possible
+    return max(_part(state), _AT_ONCE * state.settings.due_page // len(pages))
+
+
+def _is_crowded(state: SchedulerState, queue: str, pages: int) -> bool:
+    return state.runs.requested.in_queue(queue) >= pages * state.settings.due_page
+
+
+def _make_room(state: SchedulerState, queue: str) -> None:
+    """Drop what waits for a limit or for its job's other runs from memory, if it can be read again."""
+
+    def wanted(run_id: str) -> bool:
+        run = state.runs.get(run_id)
+        if run is None:
+            return True
+        if run.queue != queue or run_id in state.dispatches.in_progress or run_id in state.reads.in_progress:
+            return False
+        # The overlap rule let an admitted run of a job pass: it would be asked again.
+        return is_left(run) and (run.job_id is None or not state.runs.is_admitted(run_id))
+
+    for run_id in (*state.dispatches.drop_closed(queue, wanted), *state.held.drop_rest(wanted)):
+        state.runs.drop(run_id)
 
 
 def _has_few(state: SchedulerState, page: LanePage) -> bool:
@@ -93,7 +119,7 @@ def take_lanes(state: SchedulerState, step: Step, read: LaneFeedback) -> tuple[A
 
 def stays_in_database(state: SchedulerState, run: ActiveRun) -> bool:
     """Whether memory, which does not hold the run, has enough of its lane; a later page brings it then."""
-    if not is_requested(run) or run.cancel_requested or (run.state is RunState.RETRYING and run.job_id is not None):
+    if not is_left(run):
         return False
     known, size = state.runs.requested, state.settings.due_page
     together, as_urgent = known.in_queue(run.queue), known.in_lane(run.queue, run.lane, run.priority)

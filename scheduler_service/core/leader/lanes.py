@@ -6,7 +6,7 @@ runs wait. Owns no rule: the caller says which lane is served and which is close
 """
 
 import heapq
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -182,6 +182,15 @@ class QueueLanes:
         """The limit for which the lane of a run with limits waits; None if that is open, or is none."""
         lane = self._lanes.get(lane_name(run, is_fair=self.is_fair), {}).get(run.limits)
         return None if lane is None else lane.closed_by
+
+    def drop(self, lane: Lane, run_ids: Collection[str]) -> None:
+        """Take these runs out of a lane that stands in no order here."""
+        before = len(lane.runs)
+        lane.runs = [waiting for waiting in lane.runs if waiting[2] not in run_ids]
+        heapq.heapify(lane.runs)
+        self._size -= before - len(lane.runs)
+        if not lane.runs:
+            self._drop(lane)
 
     def serve(self, lane: Lane) -> None:
         """Record that the lane had its turn."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from scheduler_service.core.model import ActiveRun, RunKind
-from scheduler_service.core.run_state import WAITING
+from scheduler_service.core.run_state import WAITING, RunState
 
 LEAST_URGENT: Final = 9
 
@@ -16,6 +16,12 @@ LEAST_URGENT: Final = 9
 def is_requested(run: ActiveRun) -> bool:
     """Whether the run waits and no schedule created it."""
     return run.state in WAITING and run.kind is not RunKind.OCCURRENCE
+
+
+def is_left(run: ActiveRun) -> bool:
+    """Whether the run may stay in the database: no rule about other runs depends on it."""
+    retries = run.state is RunState.RETRYING and run.job_id is not None
+    return is_requested(run) and not run.cancel_requested and not retries
 
 
 @dataclass(slots=True)

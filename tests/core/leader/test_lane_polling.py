@@ -1,13 +1,17 @@
 """Queues in which more runs wait than a poll brings: a flood hides nobody, and memory holds a bounded part of it."""
 
+from typing import Any
+
 import pytest
 
 from itinerary.protocol.identity import split_task_id
-from itinerary.protocol.instants import MINUTE, SECOND
+from itinerary.protocol.instants import HOUR, MINUTE, SECOND
+from itinerary.protocol.limits import LimitUse, lane_of
 from scheduler_service.core.leader.lane_reads import HeadsRead, LanePage, LanesRead, ReadHeads, ReadLanes
 from scheduler_service.core.leader.parts.full_queues import FullQueues
 from scheduler_service.core.leader.results import Woken
 from scheduler_service.core.leader.state import CoreSettings
+from scheduler_service.core.limits import Bounds, Limit, Rate
 from scheduler_service.core.model import ActiveRun, NewRun, Overlap, RunKind
 from scheduler_service.core.run_state import FINAL, RunState
 from tests.support.world import World
@@ -25,7 +29,7 @@ def flooded(number: int, lane: str = ACME, *, window: int = 1) -> World:
     return world
 
 
-def enqueue(world: World, *lanes: str, **fields: int) -> list[str]:
+def enqueue(world: World, *lanes: str, **fields: Any) -> list[str]:
     """Runs without a job, one of each of these lanes."""
     first = len(world.store.tables.runs)
     runs = [
@@ -180,3 +184,33 @@ def test_a_page_that_began_anew_meanwhile_does_not_go_on_from_its_old_place() ->
     full.left(urgent._replace(priority=9))
     full.heads_read(HeadsRead((anew,), (), ()))
     assert full.next_pages("default", 9) == []
+
+
+def beat(world: World, seconds: int) -> None:
+    """Time passes in which the worker goes on reporting."""
+    for _ in range(seconds):
+        world.workers.beat()
+        world.advance(SECOND)
+
+
+@pytest.mark.slow
+def test_lanes_that_wait_for_limits_make_room_in_memory_for_others() -> None:
+    world = flooded(0, window=10_000)
+    world.workers.slots = 1_000
+    world.store.tables.limits["tenant"] = Limit("tenant", Bounds(rate=Rate(1, HOUR)), per_key=True)
+    world.store.tables.control += 1
+    tenants = 25 * PAGE
+    uses = [(LimitUse("tenant", f"t{number:03}"),) for number in range(tenants)]
+    for use in uses:
+        enqueue(world, *[lane_of(use)] * 3, limits=use)
+    most = 0
+    for _ in range(30):
+        beat(world, 1)
+        most = max(most, held(world))
+    ended = [run for run in world.store.tables.runs.values() if run.state is RunState.COMPLETED]
+    assert len(ended) == tenants, "each tenant has had its one start"
+    assert most <= 22 * PAGE
+    (other,) = enqueue(world, "key:other")
+    world.mailbox.put(Woken())
+    beat(world, 3)
+    assert world.run(other).state is RunState.COMPLETED

@@ -119,6 +119,24 @@ class Dispatches:
         if lane.closed_by is not None and not lane.is_watched:
             self._watch(lane, now)
 
+    def drop_closed(self, queue: str, wanted: Callable[[str], bool]) -> list[str]:
+        """Drop the wanted runs of the queue's lanes that wait for a limit, and return them."""
+        dropped: list[str] = []
+        lanes = self.waiting.get(queue)
+        for lane in () if lanes is None else lanes.all():
+            use, found = lane.closed_by, {run_id for _, _, run_id in lane.runs if wanted(run_id)}
+            if lanes is None or use is None or not found:
+                continue
+            self._leave(lane)
+            lanes.drop(lane, found)
+            if lane.runs:
+                lane.closed_by = use
+                self._wait_for(lane, use)
+            dropped += found
+        if lanes is not None and not lanes:
+            del self.waiting[queue]
+        return dropped
+
     def forget_turns(self, use: LimitUse) -> None:
         """Forget who had turns at a limit that nobody uses or waits for."""
         self._turns.pop(use, None)

@@ -4,7 +4,7 @@ Owns the round through a queue's lanes and the place in each at which the next p
 which memory has few runs: what was dropped from memory is found then.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,7 +22,7 @@ class FullQueue:
     """One such queue. `more`: its lanes with more runs than memory has, by the page that follows.
 
     `first`: the lane from which the round continues, None once it is over; `asked_at`: when that was asked.
-    `wanted`: another round is to begin, not before `rest_until`.
+    `wanted`: another round is to begin, not before `rest_until`. `room_at`: when to make room in memory again.
     """
 
     more: dict[str, LanePage] = field(default_factory=dict)
@@ -31,6 +31,7 @@ class FullQueue:
     wanted: bool = True
     began_at: Instant = 0
     rest_until: Instant = 0
+    room_at: Instant = 0
 
 
 @dataclass(slots=True)
@@ -61,6 +62,20 @@ class FullQueues:
         """Record that memory has all that is due in the queue, or is to have nothing of it; whether lanes had more."""
         known = self._queues.pop(queue, None)
         return known is not None and bool(known.more)
+
+    def make_room(self, queue: str, now: Instant) -> bool:
+        """Whether to make room for the queue in memory now: it costs much, so once a second."""
+        known = self._queues[queue]
+        if now < known.room_at:
+            return False
+        known.room_at = now + SECOND
+        return True
+
+    def prune(self, queue: str, wanted: Callable[[LanePage], bool]) -> None:
+        """Forget lanes that are not wanted, once there are many: else the round through the others would stop."""
+        known = self._queues[queue]
+        if len(known.more) >= MOST_LANES:
+            known.more = {lane: page for lane, page in known.more.items() if wanted(page)}
 
     def begin_lanes(self, queue: str, now: Instant) -> str | None:
         """The lane from which a round is to continue now, None if none is; records that it is asked."""

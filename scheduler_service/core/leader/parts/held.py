@@ -1,7 +1,7 @@
 """Runs that wait behind their job's other runs, as the job's overlap rule says."""
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from scheduler_service.core.leader.parts.runs import RunTable
@@ -33,6 +33,16 @@ class HeldRuns:
         if not held:
             del self._of_job[job_id]
         return run_id
+
+    def drop_rest(self, wanted: Callable[[str], bool]) -> list[str]:
+        """Drop the wanted runs of each job behind its first one, and return them."""
+        dropped: list[str] = []
+        for job_id, held in list(self._of_job.items()):
+            found = {run_id for place, run_id in enumerate(held) if place and wanted(run_id)}
+            if found:
+                self.drop(job_id, found)
+                dropped += found
+        return dropped
 
     def drop(self, job_id: str, run_ids: Collection[str]) -> None:
         """Hold these runs of the job no longer."""
