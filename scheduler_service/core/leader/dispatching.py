@@ -13,7 +13,7 @@ from scheduler_service.core.leader.commands import Dispatch, DispatchRuns, Trans
 from scheduler_service.core.leader.deadlines import expire
 from scheduler_service.core.leader.freezing import skip_frozen
 from scheduler_service.core.leader.frozen import lateness_counts_from
-from scheduler_service.core.leader.holding import hold_back, queue_up
+from scheduler_service.core.leader.holding import hold_back, queue_up, skip_beyond_limit
 from scheduler_service.core.leader.lanes import Lane
 from scheduler_service.core.leader.limiting import full_limit, has_worker, open_lanes, room_in_limit, still_waiting
 from scheduler_service.core.leader.parts.slots import uses_of
@@ -162,6 +162,8 @@ def _doubt(state: SchedulerState, step: Step, live: list[str]) -> None:
 def _queue_up(state: SchedulerState, step: Step, run: ActiveRun) -> None:
     state.runs.admit(run)
     queue_up(state, run, step.now)
+    if run.limits:
+        skip_beyond_limit(state, step, run)
 
 
 def _skip(state: SchedulerState, step: Step, run: ActiveRun, reason: str, in_common: str) -> None:

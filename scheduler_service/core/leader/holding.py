@@ -1,4 +1,4 @@
-"""Paused queues and freezes: what waits there stays `scheduled`, and what was published and not started is recalled.
+"""Pauses, freezes and limits: what waits there stays `scheduled`, and what was published and not started is recalled.
 
 Promises that a pause or freeze is heeded by every dispatch after its edit was committed: one that was chosen by older
 edits changes nothing. Of a job at most `max_catch_up` occurrences wait for the end; older ones become a missed range.
@@ -94,6 +94,27 @@ def _let_go_or_hold(
             run = state.runs.get(run_id)
             if run is not None and is_fresh(run) and run_id not in state.dispatches.in_progress:
                 skip(state, step, run, reason, "paused" if held is state.paused else "frozen")
+
+
+def skip_beyond_limit(state: SchedulerState, step: Step, run: ActiveRun) -> None:
+    """Skip the oldest occurrences of the run's job beyond `max_catch_up` of those that wait for a limit with it."""
+    history = state.jobs.get(run.job_id)
+    if history is None or not is_fresh(run):
+        return
+    most, lane = history.current.misfire.max_catch_up, state.dispatches.closed_lane(run)
+    if lane is None or lane.closed_by is None or state.runs.number_of_job(run.job_id) <= most:
+        return
+    state.judged.waits(step.now)
+    in_lane = {run_id for _, _, run_id in lane.runs}.difference(state.dispatches.in_progress)
+    of_job = (one for one in state.runs.of_job(run.job_id or "") if one.run_id in in_lane)
+    waiting = [one for one in of_job if is_fresh(one) and one.state is RunState.SCHEDULED]
+    late = sorted(waiting, key=lambda one: one.due_at)[:-most]
+    name, key = lane.closed_by
+    limit = name if key is None else f"{name}/{key}"
+    reason = f"limit {limit} is reached; of one job at most {most} occurrences wait for it"
+    for one in late:
+        skip(state, step, one, reason, "limited")
+    state.dispatches.drop(lane, frozenset(one.run_id for one in late))
 
 
 def next_of_queues(state: SchedulerState, now: Instant) -> tuple[Instant | None, Instant | None]:

@@ -38,8 +38,8 @@ def poll_lanes(state: SchedulerState, step: Step, held: Collection[str] | None) 
         if held is None or queue in held:
             full.forget(queue)
             continue
-        if _is_crowded(state, queue, 2 * _MOST) and full.make_room(queue, step.now):
-            _make_room(state, queue)
+        if _is_crowded(state, queue, 2 * _MOST) and full.begin_freeing(queue, step.now):
+            _free_memory(state, queue)
         full.prune(queue, lambda page: _has_few(state, page))
         first = full.begin_lanes(queue, step.now)
         if first is not None:
@@ -75,7 +75,7 @@ def _is_crowded(state: SchedulerState, queue: str, pages: int) -> bool:
     return state.runs.requested.in_queue(queue) >= pages * state.settings.due_page
 
 
-def _make_room(state: SchedulerState, queue: str) -> None:
+def _free_memory(state: SchedulerState, queue: str) -> None:
     """Drop what waits for a limit or for its job's other runs from memory, if it can be read again."""
 
     def wanted(run_id: str) -> bool:

@@ -126,6 +126,10 @@ class QueueLanes:
         places = [lane.runs[0][0] for order in (self._free, self._limited) if (lane := order.first()) is not None]
         return min(places, default=None)
 
+    def find(self, run: ActiveRun) -> Lane | None:
+        """The lane in which the run waits; None for the plain one, and if none is there."""
+        return self._lanes.get(lane_name(run, is_fair=self.is_fair), {}).get(run.limits)
+
     def add(self, run: ActiveRun) -> Lane | None:
         """Let the run wait in its lane; returns that lane if it is closed and the run became its first."""
         lane = self._lane_of(run)
@@ -177,11 +181,6 @@ class QueueLanes:
             self.close(lane)
             self._drop(lane)
         return list(dict.fromkeys(run_id for _, _, run_id in taken))
-
-    def closed_by(self, run: ActiveRun) -> LimitUse | None:
-        """The limit for which the lane of a run with limits waits; None if that is open, or is none."""
-        lane = self._lanes.get(lane_name(run, is_fair=self.is_fair), {}).get(run.limits)
-        return None if lane is None else lane.closed_by
 
     def drop(self, lane: Lane, run_ids: Collection[str]) -> None:
         """Take these runs out of a lane that stands in no order here."""

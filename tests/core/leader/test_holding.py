@@ -6,6 +6,7 @@ from itinerary.protocol.instants import MINUTE, SECOND
 from itinerary.protocol.run_fields import RetryPolicy
 from scheduler_service.core.leader.commands import DispatchRuns
 from scheduler_service.core.leader.queries import oldest_due
+from scheduler_service.core.limits import Bounds, Limit
 from scheduler_service.core.run_state import RunState
 from tests.support.world import SOMEBODY, World
 
@@ -194,3 +195,24 @@ def test_a_new_leader_knows_the_pauses_before_it_chooses(world: World) -> None:
     world.commands.clear()
     world.lead()
     assert [one for one in world.commands if isinstance(one, DispatchRuns)] == []
+
+
+def test_of_a_job_whose_limit_is_reached_only_so_many_occurrences_wait(world: World) -> None:
+    world.store.tables.limits["api"] = Limit("api", Bounds(concurrency=1))
+    world.store.tables.control += 1
+    world.workers.behave = lambda attempt: None
+    world.every("tick", "1s", overlap="allow", limits=["api"], misfire={"policy": "fire_all", "max_catch_up": 3})
+    for _ in range(30):
+        world.workers.beat()
+        world.advance(SECOND)
+    waiting = [run for run in world.runs("tick") if run.state is WAITS and run.due_at <= world.now]
+    assert [run.state for run in world.runs("tick")].count(RunState.RUNNING) == 1
+    assert len(waiting) == 3
+    ranges = world.store.tables.missed_ranges
+    assert sum(one.count for one in ranges) >= 20
+    assert {one.reason for one in ranges} == {"limit api is reached; of one job at most 3 occurrences wait for it"}
+    known = world.state.runs.get(waiting[0].run_id)
+    assert known is not None
+    lane = world.state.dispatches.closed_lane(known)
+    assert lane is not None
+    assert len(lane.runs) == 3, "memory keeps none of the others"

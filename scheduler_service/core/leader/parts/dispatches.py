@@ -5,7 +5,7 @@ A lane that a limit holds back waits with that limit, out of sight of its queue,
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from itinerary.protocol.instants import Instant
@@ -83,8 +83,8 @@ class Dispatches:
 
     def waits_for(self, run: ActiveRun) -> LimitUse | None:
         """The limit that holds the run's lane back, whether the run itself waits here or in the database."""
-        lanes = self.waiting.get(run.queue) if run.limits else None
-        return None if lanes is None else lanes.closed_by(run)
+        lane = self.closed_lane(run)
+        return None if lane is None else lane.closed_by
 
     def open(self, lane: Lane) -> None:
         """Let the lane that waited for a limit stand in its queue again."""
@@ -124,18 +124,29 @@ class Dispatches:
         dropped: list[str] = []
         lanes = self.waiting.get(queue)
         for lane in () if lanes is None else lanes.all():
-            use, found = lane.closed_by, {run_id for _, _, run_id in lane.runs if wanted(run_id)}
-            if lanes is None or use is None or not found:
-                continue
-            self._leave(lane)
-            lanes.drop(lane, found)
-            if lane.runs:
-                lane.closed_by = use
-                self._wait_for(lane, use)
-            dropped += found
-        if lanes is not None and not lanes:
-            del self.waiting[queue]
+            if lane.closed_by is not None:
+                found = {run_id for _, _, run_id in lane.runs if wanted(run_id)}
+                dropped += found
+                if found:
+                    self.drop(lane, found)
         return dropped
+
+    def closed_lane(self, run: ActiveRun) -> Lane | None:
+        """The run's lane, if a limit holds that back."""
+        lanes = self.waiting.get(run.queue) if run.limits else None
+        lane = None if lanes is None else lanes.find(run)
+        return None if lane is None or lane.closed_by is None else lane
+
+    def drop(self, lane: Lane, run_ids: Collection[str]) -> None:
+        """Let these runs of a lane that waits for a limit wait no longer."""
+        use, lanes = lane.closed_by, self.waiting[lane.queue]
+        self._leave(lane)
+        lanes.drop(lane, run_ids)
+        if use is not None and lane.runs:
+            lane.closed_by = use
+            self._wait_for(lane, use)
+        elif not lanes:
+            del self.waiting[lane.queue]
 
     def forget_turns(self, use: LimitUse) -> None:
         """Forget who had turns at a limit that nobody uses or waits for."""

@@ -22,7 +22,7 @@ class FullQueue:
     """One such queue. `more`: its lanes with more runs than memory has, by the page that follows.
 
     `first`: the lane from which the round continues, None once it is over; `asked_at`: when that was asked.
-    `wanted`: another round is to begin, not before `rest_until`. `room_at`: when to make room in memory again.
+    `wanted`: another round is to begin, not before `rest_until`. `room_at`: when to free memory again.
     """
 
     more: dict[str, LanePage] = field(default_factory=dict)
@@ -63,8 +63,8 @@ class FullQueues:
         known = self._queues.pop(queue, None)
         return known is not None and bool(known.more)
 
-    def make_room(self, queue: str, now: Instant) -> bool:
-        """Whether to make room for the queue in memory now: it costs much, so once a second."""
+    def begin_freeing(self, queue: str, now: Instant) -> bool:
+        """Whether to free memory of the queue now: it costs much, so once a second."""
         known = self._queues[queue]
         if now < known.room_at:
             return False

@@ -105,6 +105,10 @@ class RunTable:
         """All known runs of the job, final ones too."""
         return [run for run_id in self._of_job.get(job_id, ()) if (run := self.get(run_id)) is not None]
 
+    def number_of_job(self, job_id: str | None) -> int:
+        """The number of known runs of the job, final ones too."""
+        return len(self._of_job.get(job_id or "", ()))
+
     def take_freed(self) -> set[str]:
         """Return and reset the jobs whose last live run ended or was forgotten since the last call."""
         freed, self._freed = self._freed, set()
