@@ -172,7 +172,7 @@ def test_no_window_has_more_starts_than_the_rate_though_its_leader_is_killed_in_
     limit_starts(bed, None)
     times = starts()
     windows = [sum(first <= at < first + rate.per / SECOND for at in times) for first in times]
-    assert max(windows) == rate.count, windows
+    assert rate.count / 2 < max(windows) <= rate.count, windows
 
 
 def test_with_no_leader_for_a_while_what_was_due_runs_late_and_what_ran_is_not_called_lost(bed: FaultBed) -> None:

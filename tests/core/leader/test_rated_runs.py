@@ -7,13 +7,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from itinerary.protocol.identity import split_task_id
 from itinerary.protocol.instants import HOUR, MILLISECOND, MINUTE, SECOND, Duration
-from itinerary.protocol.limits import LimitUse
+from itinerary.protocol.limits import LimitUse, lane_of
 from itinerary.protocol.run_fields import RetryPolicy
 from scheduler_service.core.leader.commands import Apply
 from scheduler_service.core.leader.iteration import next_wake
 from scheduler_service.core.leader.past_starts import PruneStarts
-from scheduler_service.core.limits import Bounds, Rate
+from scheduler_service.core.limits import Bounds, Limit, Rate
 from scheduler_service.core.run_state import RunState
 from tests.support.fake_rows import QueueRow
 from tests.support.world import World
@@ -223,6 +224,25 @@ def test_redis_that_loses_everything_starts_no_more(world: World) -> None:
     world.advance(2 * MINUTE)
     assert over(world) == []
     assert len(begun(world)) == 12
+
+
+def test_a_run_takes_a_start_of_each_limit_that_it_names_and_of_its_queue(world: World) -> None:
+    tables = world.store.tables
+    tables.limits["api"] = Limit("api", Bounds(rate=Rate(2, 10 * SECOND)))
+    tables.limits["tenant"] = Limit("tenant", Bounds(rate=Rate(1, 20 * SECOND)), per_key=True)
+    set_rate(world, Rate(5, 10 * SECOND))
+    uses = [(LimitUse("api"),)] * 5 + [(LimitUse("tenant", key),) for key in "aab"] + [()] * 6
+    run_ids = [world.enqueue(limits=one, lane=lane_of(one)) for one in uses]
+    for _ in range(60):
+        world.workers.beat()
+        world.advance(SECOND)
+    assert [world.run(run_id).state for run_id in run_ids] == [DONE] * 14
+    assert over(world, Rate(5, 10 * SECOND)) == []
+    of = dict(zip(run_ids, uses, strict=True))
+    for use, rate in ((LimitUse("api"), Rate(2, 10 * SECOND)), (LimitUse("tenant", "a"), Rate(1, 20 * SECOND))):
+        times = [at for at, attempt in world.workers.started if use in of[split_task_id(attempt)[0]]]
+        assert max(sum(last - rate.per < at <= last for at in times) for last in times) == rate.count
+    assert begun(world)[-1] < 33
 
 
 def test_a_new_rate_counts_what_is_in_flight() -> None:
