@@ -98,6 +98,6 @@ def _require_heeding_leader(database: Database, connection: Connection) -> None:
     lease = connection.execute(select(*columns).where(*live)).first()
     if lease is not None and lease.controls_term != lease.term:
         raise Conflict(
-            f"the leader {lease.holder} is of a release that knows no pauses of queues; update every leader first",
+            f"the leader {lease.holder} is of a release that would not heed this; update every leader first",
             "older-leader",
         )

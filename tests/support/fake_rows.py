@@ -198,7 +198,7 @@ class Tables:
         """Refuse an edit while a leader leads that would not heed it."""
         lease = self.leases.get(0)
         if lease and not lease.resigned and lease.expires_at > self.clock() and not lease.heeds_pauses:
-            raise Conflict(f"the leader {lease.holder} is of a release that knows no pauses", "older-leader")
+            raise Conflict(f"the leader {lease.holder} is of a release that would not heed this", "older-leader")
 
     def record(self, by: AuditedChange | None, subject: str | None, before: Any, after: Any) -> None:
         """A row of the audit log, where somebody made the change."""
