@@ -15,8 +15,9 @@ from scheduler_service.core.explain.explanation import (
     version_row,
 )
 from scheduler_service.core.explain.facts import Facts, Version
+from scheduler_service.core.explain.pauses import in_pause, pause_text, somebody, version_at
 from scheduler_service.core.explain.relative import rough
-from scheduler_service.core.explain.run import explain_run, in_pause, led_or_not, pause_text, somebody, version_at
+from scheduler_service.core.explain.run import explain_run, led_or_not
 from scheduler_service.core.explain.terms import leader_at, unled
 from scheduler_service.core.freezes import FREEZE_SKIPS, HELD_BY_FREEZE
 from scheduler_service.core.model import Job, MissedRange

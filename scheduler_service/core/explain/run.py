@@ -1,6 +1,6 @@
 """Explains the state of a run, from its row and its surroundings. Pure: reads no clock and queries nothing."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Final, assert_never
 
@@ -11,13 +11,14 @@ from scheduler_service.core.explain.explanation import (
     Explanation,
     Verdict,
     attempt_row,
-    audit_row,
     run_row,
     version_row,
 )
 from scheduler_service.core.explain.facts import Facts, Version, waited
+from scheduler_service.core.explain.pauses import pause_text, pauses_between, version_at
 from scheduler_service.core.explain.relative import rough
 from scheduler_service.core.explain.terms import leader_at, unled
+from scheduler_service.core.explain.waiting import asked_to_stop, overdue, pending, scheduled
 from scheduler_service.core.freezes import FREEZE_SKIPS, HELD_BY_FREEZE
 from scheduler_service.core.model import Overlap, Run, RunKind
 from scheduler_service.core.policies import OVERLAP_WORD, START_WITHIN
@@ -33,38 +34,6 @@ def explain_run(run: Run, facts: Facts) -> Explanation:
     because = [Because(_origin(run), run_row(run)), *_tries(run), *_lateness(run, facts), *now_so]
     at = run.scheduled_at if run.kind is RunKind.OCCURRENCE else None
     return Explanation(verdict, tuple(because), run.job_id, run.run_id, at)
-
-
-def version_at(versions: Sequence[Version], at: Instant) -> Version | None:
-    """Return the version that is valid at an instant."""
-    return next((v for v in reversed(versions) if v.job.effective_from <= at), None)
-
-
-def in_pause(version: Version, at: Instant) -> bool:
-    """Whether a pause of this version prevents an occurrence at `at` from running."""
-    until = version.job.paused_until
-    return version.job.paused and (until is None or at < until)
-
-
-def pause_text(versions: Sequence[Version], holding: Version) -> Because:
-    """Describe a pause: its author, start, reason and length."""
-    began = holding
-    for version in reversed(versions[: versions.index(holding)]):
-        if not version.job.paused:
-            break
-        began = version
-    job = began.job
-    message = f"Job {job.job_id} was paused at {format_instant(job.effective_from)} by {somebody(began.actor)}"
-    if holding.job.paused_until is not None:
-        message += f" until {format_instant(holding.job.paused_until)}"
-    if job.pause_reason:
-        message += f': "{job.pause_reason}"'
-    return Because(f"{message}.", version_row(began))
-
-
-def somebody(actor: str | None) -> str:
-    """Name the author of a change, if known."""
-    return actor if actor is not None else "somebody whose name is not recorded"
 
 
 def _origin(run: Run) -> str:
@@ -111,24 +80,10 @@ def _lateness(run: Run, facts: Facts) -> Iterator[Because]:
     yield Because(f"It was dispatched at {format_instant(until)}, {rough(until - since)} late.")
     if run.attempt == 1:  # neither a pause nor another run delays a retry
         if run.kind is RunKind.OCCURRENCE:
-            yield from _pauses(facts.versions, since, until)
+            yield from pauses_between(facts.versions, since, until)
         yield from _run_ahead(facts, since, until)
     yield from holds.held_before(facts, since, until)
     yield from unled(facts.terms, since, until)
-
-
-def _pauses(versions: Sequence[Version], since: Instant, until: Instant) -> Iterator[Because]:
-    """Describe the pauses that ended while it waited; one that skips waiting runs delayed nothing."""
-    for paused, after in zip_longest(versions, versions[1:]):
-        job = paused.job
-        if not job.paused or job.pause_skips or (after is not None and after.job.paused):
-            continue
-        resumed_at = None if after is None else after.job.effective_from
-        ended_at = min((at for at in (job.paused_until, resumed_at) if at is not None), default=None)
-        if ended_at is not None and since < ended_at <= until:
-            by = f", when {somebody(after.actor)} resumed it" if after is not None and ended_at == resumed_at else ""
-            yield pause_text(versions, paused)
-            yield Because(f"It was held back until {format_instant(ended_at)}{by}.")
 
 
 def _run_ahead(facts: Facts, since: Instant, until: Instant) -> Iterator[Because]:
@@ -153,21 +108,21 @@ def _began(version: Version) -> Instant:
 def _present(run: Run, facts: Facts) -> _Found:
     match run.state:
         case RunState.SCHEDULED:
-            return _scheduled(run, facts)
+            return scheduled(run, facts)
         case RunState.RETRYING:
-            return _overdue(run, facts, Verdict.RETRYING, f"Attempt {run.attempt} is due {format_instant(run.due_at)}.")
+            return overdue(run, facts, Verdict.RETRYING, f"Attempt {run.attempt} is due {format_instant(run.due_at)}.")
         case RunState.PENDING:
-            return _pending(run, facts)
+            return pending(run, facts)
         case RunState.RUNNING:
             since = "" if run.started_at is None else f" since {format_instant(run.started_at)}"
-            return Verdict.RUNNING, [Because(f"Worker {run.worker} runs it{since}."), *_asked_to_stop(run, facts)]
+            return Verdict.RUNNING, [Because(f"Worker {run.worker} runs it{since}."), *asked_to_stop(run, facts)]
         case RunState.COMPLETED:
             return Verdict.COMPLETED, [Because(f"Worker {run.worker} completed it at {_finished(run)}.")]
         case RunState.FAILED:
             return _failed(run)
         case RunState.CANCELLED:
             why = Because(f"It was cancelled at {_finished(run)}{_reason_text(run.reason)}.")
-            return Verdict.CANCELLED, [*_asked_to_stop(run, facts), why]
+            return Verdict.CANCELLED, [*asked_to_stop(run, facts), why]
         case RunState.SKIPPED:
             return _skipped(run, facts)
         case RunState.MISSED:
@@ -185,76 +140,6 @@ def led_or_not(facts: Facts, at: Instant) -> list[Because]:
     if not facts.terms or leader_at(facts.terms, at) is not None:
         return []
     return unled(facts.terms, at, facts.now)[:1]
-
-
-def _scheduled(run: Run, facts: Facts) -> _Found:
-    holding = version_at(facts.versions, facts.now)
-    judged_at = run.scheduled_at if holding is not None and holding.job.pause_skips else facts.now
-    if holding is not None and run.kind is RunKind.OCCURRENCE and in_pause(holding, judged_at):
-        coming = "It is skipped when it falls due." if holding.job.pause_skips else "It waits until the job is resumed."
-        return Verdict.PAUSED, [pause_text(facts.versions, holding), Because(coming)]
-    waits = holding is not None and holding.job.overlap is not Overlap.ALLOW
-    others = [] if facts.live is None else [run_id for run_id in facts.live.job_runs if run_id != run.run_id]
-    if waits and run.due_at <= facts.now and others:
-        message = f"Run {others[0]} of the same job is not final; the job's overlap rule lets this one wait for it."
-        return Verdict.OVERLAP, [Because(message, None if holding is None else version_row(holding))]
-    return _overdue(run, facts, Verdict.WAITING, f"{_pending_text(run, facts)} It is dispatched when there is room.")
-
-
-def _overdue(run: Run, facts: Facts, verdict: Verdict, message: str) -> _Found:
-    if run.due_at > facts.now:
-        early = verdict if verdict is Verdict.RETRYING else Verdict.NOT_YET_DUE
-        left = rough(run.due_at - facts.now)
-        return early, [Because(f"That is in {left}." if left else "That is now."), *holds.to_come(run, facts)]
-    if (held := holds.held_now(run, facts)) is not None:
-        return held
-    if facts.terms and leader_at(facts.terms, facts.now) is None:
-        return Verdict.NO_LEADER, unled(facts.terms, run.due_at, facts.now)
-    if not facts.terms:
-        return Verdict.NO_LEADER, [Because("No leader was ever started, so nothing dispatches it.")]
-    return verdict, [Because(message)]
-
-
-def _pending(run: Run, facts: Facts) -> _Found:
-    sent = _queue_text(run, facts)
-    if run.published_at is None:
-        sent = "Whether the broker has its message is not confirmed yet; it is sent again until it is."
-    because = [Because(sent), *_asked_to_stop(run, facts)]
-    if (held := holds.held_now(run, facts)) is not None:
-        recalled = "The leader recalls it, unless a worker has taken it or does not know recalls."
-        because += [held[1][0], Because(recalled)]
-    if facts.live is None:
-        nobody = unled(facts.terms, run.pending_at or run.due_at, facts.now)
-        unheard = "No leader answers, so it is unknown which workers listen."
-        return Verdict.WAITING_FOR_WORKER, [*because, *nobody, Because(unheard)]
-    listening = facts.live.listening_on(run.queue)
-    if not listening:
-        message = f"No living worker listens on queue {run.queue}: start one with `itinerary worker -Q {run.queue}`."
-        return Verdict.NO_WORKER, [*because, Because(message)]
-    names = ", ".join(sorted(listening)[:5])
-    return Verdict.WAITING_FOR_WORKER, [*because, Because(f"{_pending_text(run, facts)} Listening: {names}.")]
-
-
-def _queue_text(run: Run, facts: Facts) -> str:
-    """Say where its message is, as far as the queue itself was checked."""
-    if facts.in_queue is None:
-        return f"A message for it was sent to queue {run.queue}."
-    held = f"{facts.in_queue} message{' waits' if facts.in_queue == 1 else 's wait'} there"
-    if not facts.none_of_ours:
-        return f"A message for it was sent to queue {run.queue}; {held}."
-    foreign = f" ({held}, all from others)" if facts.in_queue else ""
-    return (
-        f"Its message is not in queue {run.queue} any more{foreign}: a worker holds it until its turn comes, or it was "
-        f"lost and is sent again."
-    )
-
-
-def _pending_text(run: Run, facts: Facts) -> str:
-    if facts.live is None:
-        return "The leader does not answer."
-    in_flight = facts.live.pending_on(run.queue)
-    runs, are = ("run", "is") if in_flight == 1 else ("runs", "are")
-    return f"{in_flight} {runs} of queue {run.queue} {are} dispatched and not started."
 
 
 def _failed(run: Run) -> _Found:
@@ -280,15 +165,6 @@ def _skipped(run: Run, facts: Facts) -> _Found:
     if holding is not None and holding.job.paused:
         because.insert(0, pause_text(facts.versions, holding))
     return Verdict.PAUSED, because
-
-
-def _asked_to_stop(run: Run, facts: Facts) -> list[Because]:
-    if run.cancel_requested_at is None:
-        return []
-    change = next((entry for entry in facts.audit_entries if entry.action == "run.cancel"), None)
-    by = "" if change is None else f" by {change.actor}"
-    asked = f"Its cancellation was requested{by} at {format_instant(run.cancel_requested_at)}."
-    return [Because(asked, None if change is None else audit_row(change))]
 
 
 def _finished(run: Run) -> str:
