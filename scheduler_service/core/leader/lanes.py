@@ -37,6 +37,16 @@ class Lane:
     passed_over_at: Instant | None = None
     is_watched: bool = False
 
+    def before(self, run: Waiting, most: int) -> int:
+        """How many of its runs go before this one, `most` at most; looks at no more than three times as many."""
+        found, places = 0, [0]
+        while places and found < most:
+            place = places.pop()
+            if place < len(self.runs) and self.runs[place] < run:  # what follows it in the heap is no smaller
+                found += 1
+                places += (2 * place + 1, 2 * place + 2)
+        return found
+
 
 @dataclass(slots=True)
 class LaneOrder:

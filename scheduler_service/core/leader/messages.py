@@ -166,15 +166,15 @@ def _refuse_constant(name: str) -> None:
 _JSON: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
-def _name(body: Mapping[str, Any], key: str) -> str:
+def _name(body: Mapping[str, Any], key: str, most: int = _MAX_NAME) -> str:
     value = body.get(key)
-    if not isinstance(value, str) or not 0 < len(value) <= _MAX_NAME:
-        raise MalformedEntry(f"{key} must be a text of 1 to {_MAX_NAME} characters")
+    if not isinstance(value, str) or not 0 < len(value) <= most:
+        raise MalformedEntry(f"{key} must be a text of 1 to {most} characters")
     return value
 
 
-def _optional_name(body: Mapping[str, Any], key: str) -> str | None:
-    return None if body.get(key) is None else _name(body, key)
+def _optional_name(body: Mapping[str, Any], key: str, most: int = _MAX_NAME) -> str | None:
+    return None if body.get(key) is None else _name(body, key, most)
 
 
 def _optional_instant(body: Mapping[str, Any], key: str) -> Instant | None:
@@ -282,7 +282,7 @@ def _run_enqueued(body: dict[str, Any], at: Instant) -> RunEnqueued:
 
 
 def _query(body: dict[str, Any], at: Instant) -> Query:
-    return Query(_name(body, "what"), _optional_name(body, "subject"), _name(body, "reply_to"))
+    return Query(_name(body, "what"), _optional_name(body, "subject", 2 * _MAX_NAME), _name(body, "reply_to"))
 
 
 _DECODERS: Final[dict[str, Callable[[dict[str, Any], Instant], InboxMessage]]] = {

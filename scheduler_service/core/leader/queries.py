@@ -7,6 +7,9 @@ statistics   {"term", "since",
               "index_runs", "last_rebuild_at", "last_iteration_at", "oldest_due_at", "active_runs",
               "states": {state: n}, "workers": [...], "upcoming": [{"job_id", "scheduled_at"}],
               "queues": [{"name", "pending", "oldest_pending_at", "oldest_due_at", "workers"}]}
+waiting      {"waiting": {"limits": [...], "free_slots", "pending", "before", "before_is_exact"} | null}
+limit        {"limit": {"name", "key", "concurrency", "in_flight", "held_by": [{"run_id", "since"}], "rate",
+              "started", "free_at", "lanes"} | null}, by name or name/key: null if it has room
 limits       {"limits":
               [{"name", "in_flight", "waiting", "waiting_is_exact", "busiest_keys": [{"key", "in_flight", "waiting"}]}]}
 """
@@ -23,6 +26,7 @@ from scheduler_service.core.leader.limit_use import is_full, limit_uses
 from scheduler_service.core.leader.messages import Query
 from scheduler_service.core.leader.parts.workers import WORKER_ALIVE_FOR, WorkerView
 from scheduler_service.core.leader.state import SchedulerState
+from scheduler_service.core.leader.waits import named_limit, waiting
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.policies import could_go_since
 from scheduler_service.core.run_state import FINAL, WAITING, RunState
@@ -45,12 +49,16 @@ def answer(state: SchedulerState, query: Query, now: Instant) -> dict[str, Any]:
             return {"job_id": job_id, "known": job_id in state.jobs, "live_runs": state.runs.live_of(job_id)}
         case "statistics":
             return {**statistics(state, now), "upcoming": upcoming(state, now)}
+        case "waiting":
+            return {"waiting": waiting(state, query.subject or "", now)}
+        case "limit":
+            return {"limit": named_limit(state, query.subject or "", now)}
         case "limits":
             return {"limits": limit_uses(state, now)}
         case _:
             return {
                 "error": f"unknown query {query.what[:40]!r}; "
-                "ask run, active_runs, job, statistics, limits, distribution or metrics"
+                "ask run, active_runs, job, statistics, waiting, limit, limits, distribution or metrics"
             }
 
 

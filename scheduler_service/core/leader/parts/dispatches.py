@@ -86,6 +86,12 @@ class Dispatches:
         lane = self.closed_lane(run)
         return None if lane is None else lane.closed_by
 
+    def before(self, run: ActiveRun, most: int) -> int:
+        """How many runs go before this one in its lane, `most` at most."""
+        lanes = self.waiting.get(run.queue)
+        lane = None if lanes is None else lanes.find(run)
+        return 0 if lane is None else lane.before((run.priority, run.due_at, run.run_id), most)
+
     def open(self, lane: Lane) -> None:
         """Let the lane that waited for a limit stand in its queue again."""
         self._leave(lane)

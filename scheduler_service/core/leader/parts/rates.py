@@ -104,9 +104,11 @@ class Rates:
                 return rated.use
         return None
 
-    def free_at(self, use: LimitUse) -> Duration | None:
-        """When a refused use may have room, by the steady clock; None if only a report can tell."""
-        return self._refused.get(use, (0, None))[1]
+    def room_in(self, rated: RatedUse) -> Duration | None:
+        """How long after this pass began a full use may have room; None if only a report can tell."""
+        window = self._windows.get(rated.use)
+        free_at = None if window is None else window.free_at(rated.rate.count)
+        return None if free_at is None else max(0, free_at - self.now)
 
     def take_free(self) -> list[LimitUse]:
         """Take out the refused uses that have room now."""

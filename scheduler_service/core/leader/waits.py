@@ -1,0 +1,74 @@
+"""What a due run waits for, as JSON from memory: limits without room, free slots, and the runs before it in its lane.
+
+Promises that an answer costs a bounded number of steps, however many runs wait. Reads only, and decides nothing.
+"""
+
+from itertools import islice
+from typing import Any, Final
+
+from itinerary.protocol.instants import Instant, format_duration, format_instant
+from itinerary.protocol.limits import LimitUse
+from scheduler_service.core.leader.parts.rates import RatedUse
+from scheduler_service.core.leader.parts.slots import uses_of
+from scheduler_service.core.leader.publish_windows import free_slots
+from scheduler_service.core.leader.state import SchedulerState
+from scheduler_service.core.run_state import WAITING
+
+MOST_BEFORE: Final = 1_000
+_MOST_HOLDERS: Final = 3
+
+
+def waiting(state: SchedulerState, run_id: str, now: Instant) -> dict[str, Any] | None:
+    """What the run waits for; None if memory does not hold it as waiting."""
+    run = state.runs.get(run_id)
+    if run is None or run.state not in WAITING:
+        return None
+    choosing = run_id in state.dispatches.in_progress
+    full = () if choosing else (full_limit_of(state, use, now) for use in uses_of(run.queue, run.limits))
+    before = state.dispatches.before(run, MOST_BEFORE + 1)
+    return {
+        "limits": [one for one in full if one is not None],
+        "free_slots": free_slots(state, run.queue),
+        "pending": state.runs.pending.get(run.queue, 0),
+        "before": min(before, MOST_BEFORE),
+        "before_is_exact": before <= MOST_BEFORE,
+    }
+
+
+def named_limit(state: SchedulerState, named: str, now: Instant) -> dict[str, Any] | None:
+    """A limit by name, or by name and key as `tenant/acme`, if it has no room."""
+    name, slash, key = named.partition("/")
+    return full_limit_of(state, LimitUse(name, key if slash else None), now)
+
+
+def full_limit_of(state: SchedulerState, use: LimitUse, now: Instant) -> dict[str, Any] | None:
+    """The limit, with what fills it and since when; None if it has room for a run, or is not defined."""
+    limit = state.controls.limits.get(use.name)
+    if limit is None:
+        return None
+    bounds, taken = limit.bounds_of(use.key), state.slots.count(use)
+    by_slots = bounds.concurrency is not None and taken >= bounds.concurrency
+    rated = None if bounds.rate is None else RatedUse(use, bounds.rate)
+    room = 1 if rated is None else state.rates.room(rated)
+    if not by_slots and room > 0:
+        return None
+    free_in = None if rated is None else state.rates.room_in(rated)
+    by_rate = None if rated is None or room > 0 else rated.rate
+    return {
+        "name": use.name,
+        "key": use.key,
+        "concurrency": bounds.concurrency if by_slots else None,
+        "in_flight": taken,
+        "held_by": [_holder(state, one) for one in islice(state.slots.holders(use), _MOST_HOLDERS if by_slots else 0)],
+        "rate": None if by_rate is None else {"count": by_rate.count, "per": format_duration(by_rate.per)},
+        "started": None if by_rate is None else by_rate.count - room,
+        "free_at": None if by_rate is None or free_in is None else format_instant(now + free_in),
+        "lanes": len(state.dispatches.closed.get(use, ())),
+    }
+
+
+def _holder(state: SchedulerState, holder: str) -> dict[str, Any]:
+    """A run that holds a slot and since when it is dispatched, or the task id of an attempt that was given up."""
+    run = state.runs.get(holder)
+    since = None if run is None else run.pending_at
+    return {"run_id": holder, "since": None if since is None else format_instant(since)}

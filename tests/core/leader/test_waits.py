@@ -1,0 +1,104 @@
+"""What a waiting run waits for, as the leader tells it from memory: limits and their holders, slots, those before it."""
+
+from typing import Any
+
+import pytest
+
+from itinerary.protocol.instants import SECOND, format_instant
+from scheduler_service.core.leader import waits
+from scheduler_service.core.leader.messages import Query
+from scheduler_service.core.leader.queries import answer
+from scheduler_service.core.limits import Bounds, Limit, Rate
+from tests.support.gate import T0, Gate, limit, waiting
+
+ACME, OTHER = ("tenant", "acme"), ("tenant", "other")
+
+
+def gate(**limits: Limit) -> Gate:
+    made = Gate()
+    made.edit(**limits)
+    made.beat()
+    return made
+
+
+def asked(one: Gate, what: str, subject: str) -> Any:
+    return answer(one.state, Query(what, subject, "reply"), one.now)[what]
+
+
+def test_a_full_limit_is_named_with_its_holders_and_what_waits_before_in_the_lane() -> None:
+    one = gate(tenant=limit(2, overrides={"acme": 2}))
+    runs = [waiting(f"a{n}", ACME, due_at=T0 - (9 - n) * SECOND) for n in range(6)]
+    assert one.due(*runs, waiting("b0", OTHER)) == ["a0", "a1", "b0"]
+    one.moved("a0", "a1", "b0")
+    full = {
+        "name": "tenant", "key": "acme", "concurrency": 2, "in_flight": 2, "rate": None, "started": None,
+        "free_at": None, "lanes": 1,
+        "held_by": [{"run_id": run_id, "since": None} for run_id in ("a0", "a1")],
+    }  # fmt: skip
+    found = asked(one, "waiting", "a4")
+    assert [holder["run_id"] for holder in found["limits"][0]["held_by"]] == ["a0", "a1"]
+    assert all(holder["since"] is not None for holder in found["limits"][0]["held_by"])
+    assert found["limits"][0] | {"held_by": full["held_by"]} == full
+    assert (found["before"], found["before_is_exact"], found["free_slots"]) == (2, True, 100)
+    assert asked(one, "limit", "tenant/acme") == found["limits"][0], "also for a run that only the database holds"
+    assert asked(one, "limit", "tenant/other") is None, "it has room"
+
+
+def test_a_full_rate_says_when_the_next_start_comes_free() -> None:
+    one = gate(stripe=Limit("", Bounds(rate=Rate(1, 10 * SECOND))))
+    assert one.due(waiting("a", "stripe"), waiting("b", "stripe")) == ["a"]
+    one.moved("a")
+    (full,) = asked(one, "waiting", "b")["limits"]
+    assert (full["started"], full["free_at"]) == (1, None), "nobody knows before its start is reported"
+    one.started("a")
+    one.step(after=4 * SECOND)
+    (full,) = asked(one, "waiting", "b")["limits"]
+    assert full["rate"] == {"count": 1, "per": "10s"}
+    assert (full["concurrency"], full["held_by"]) == (None, [])
+    assert full["free_at"] == format_instant(T0 + 10 * SECOND)
+
+
+def test_a_queue_s_own_limit_holds_back_runs_without_limits_too() -> None:
+    one = gate(of_q=limit(1))
+    assert one.due(waiting("a"), waiting("b"), waiting("c")) == ["a"]
+    found = asked(one, "waiting", "c")
+    assert [full["name"] for full in found["limits"]] == ["queue:q"]
+    assert found["before"] == 1
+
+
+@pytest.mark.parametrize(("slots", "free"), [(None, None), (0, 0)])
+def test_a_run_with_limits_waits_for_a_worker_with_a_free_slot(slots: int | None, free: int | None) -> None:
+    one = Gate()
+    one.edit(stripe=limit(5))
+    if slots is not None:
+        one.beat(slots=slots)
+    assert one.due(waiting("a", "stripe")) == []
+    found = asked(one, "waiting", "a")
+    assert (found["limits"], found["free_slots"]) == ([], free)
+
+
+def test_counts_end_at_a_bound_and_other_lanes_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waits, "MOST_BEFORE", 3)
+    monkeypatch.setattr(waits, "_MOST_HOLDERS", 1)
+    one = gate(stripe=limit(2))
+    one.due(*(waiting(f"a{n}", "stripe") for n in range(9)), waiting("x", "stripe", queue="r"))
+    one.beat("v", queues="r")
+    found = asked(one, "waiting", "a8")
+    assert (found["before"], found["before_is_exact"]) == (3, False)
+    (full,) = found["limits"]
+    assert (full["in_flight"], len(full["held_by"]), full["lanes"]) == (2, 1, 2)
+    assert (asked(one, "waiting", "a2")["before"], asked(one, "waiting", "a5")["before_is_exact"]) == (0, True)
+
+
+@pytest.mark.parametrize("run_id", ["nobody", "a"])
+def test_of_a_run_that_is_unknown_or_in_flight_nothing_is_said(run_id: str) -> None:
+    one = gate(stripe=limit(1))
+    one.due(waiting("a", "stripe"))
+    one.moved("a")
+    assert asked(one, "waiting", run_id) is None
+
+
+def test_a_run_whose_dispatch_is_unanswered_does_not_wait_for_itself() -> None:
+    one = gate(stripe=limit(1))
+    assert one.due(waiting("a", "stripe")) == ["a"]
+    assert asked(one, "waiting", "a")["limits"] == []
