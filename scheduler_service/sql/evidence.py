@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import structlog
 from sqlalchemy import ColumnElement, Connection, Row, select
@@ -31,6 +31,7 @@ _VERSIONS: Final = 50
 _TERMS: Final = 20
 _AUDIT_ENTRIES: Final = 20
 _BEFORE: Final = 20
+T = TypeVar("T")
 _T: Final = leaderships.c
 _L: Final = leases.c
 
@@ -85,7 +86,8 @@ class SqlEvidence(Evidence):
             missed_range=None if job_id is None else _missed_range(connection, job_id, at),
             terms=_terms(connection, min(at, now), now),
             audit_entries=() if run is None else _audit_entries(connection, run.run_id),
-            own_overlap=None if run is None else _own_overlap(connection, run.run_id),
+            own_overlap=None if run is None else _of_run(connection, run.run_id, runs.c.overlap),
+            recalled_at=None if run is None else _of_run(connection, run.run_id, runs.c.recalled_at),
             ahead=None if run is None else _ahead(connection, run),
             queue_pause=None if run is None else queue_pause(connection, run.queue, now),
             freezes=_freezes(connection, at, versions, run),
@@ -100,14 +102,14 @@ def _newest(connection: Connection, job_id: str, at: Instant, of_kind: ColumnEle
     return None if run_id is None else read_whole(connection, run_id)
 
 
-def _own_overlap(connection: Connection, run_id: str) -> str | None:
-    found: str | None = connection.execute(select(runs.c.overlap).where(runs.c.run_id == run_id)).scalar()
-    return found
+def _of_run(connection: Connection, run_id: str, column: ColumnElement[T]) -> T | None:
+    """Read what the record of a run does not show."""
+    return connection.execute(select(column).where(runs.c.run_id == run_id)).scalar()
 
 
 def _freezes(connection: Connection, at: Instant, versions: Sequence[Version], run: Run | None) -> tuple[Freeze, ...]:
     """Read the freezes from the due time on that have the run, or the job's occurrence, in scope."""
-    if run is not None and connection.execute(select(runs.c.forced).where(runs.c.run_id == run.run_id)).scalar():
+    if run is not None and _of_run(connection, run.run_id, runs.c.forced):
         return ()
     job = versions[-1].job if versions else None
     queue = run.queue if run is not None else job.queue if job is not None else ""

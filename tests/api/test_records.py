@@ -11,6 +11,8 @@ from sqlalchemy import text
 from itinerary.protocol.instants import HOUR, MINUTE, SECOND, format_instant
 from scheduler_service.config.settings import Settings
 from scheduler_service.core.leader.commands import Apply, CreateRuns, Dispatch, LateReport, Transition
+from scheduler_service.core.leader.messages import Query
+from scheduler_service.core.leader.queries import answer
 from scheduler_service.core.model import MissedRange
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.sql.database import Database
@@ -18,6 +20,7 @@ from scheduler_service.sql.jobs import SqlJobStore
 from tests.api.test_auth import bearer, guarded_settings
 from tests.api.test_limited_tokens import digest, settings_with
 from tests.support.answering_leader import AnsweringLeader
+from tests.support.gate import Gate, limit, waiting
 from tests.support.led import Led
 from tests.support.store_bed import occurrence
 
@@ -124,6 +127,44 @@ def test_a_late_run_names_the_pause_and_the_run_ahead_that_held_it_back(
     limited = client_of(settings_with(settings, f"ann:viewer:{digest('ann')}:queues=mail"))
     seen = limited.get(f"/api/v1/runs/{late}/explain", headers=bearer("ann")).json()
     assert (seen["verdict"], ahead in seen["text"]) == (why["verdict"], False)
+
+
+def test_a_run_that_waits_for_a_limit_names_it_and_its_holders(
+    api: TestClient, led: Led, settings: Settings, client_of: Callable[[Settings], TestClient]
+) -> None:
+    api.put("/api/v1/limits/tenant", json={"concurrency": 1, "per_key": True})
+    named = {"task": "t", "limits": [{"name": "tenant", "key": "acme"}]}
+    ids = [
+        api.post("/api/v1/runs", json={**named, "queue": queue}).json()["run_id"] for queue in ("post", "mail", "mail")
+    ]
+    one = Gate()
+    one.edit(tenant=limit(1, overrides={"acme": 1}))
+    one.beat()
+    assert one.due(*(waiting(run_id, ("tenant", "acme")) for run_id in ids[:2])) == ids[:1]
+    path = f"/api/v1/runs/{ids[1]}/explain"
+    with AnsweringLeader(settings.redis_url) as leader:
+        leader.waiting = lambda question: answer(one.state, question, one.now)
+        held, not_in_memory = (api.get(f"/api/v1/runs/{run_id}/explain").json() for run_id in ids[1:])
+        limited = client_of(settings_with(settings, f"ann:viewer:{digest('ann')}:queues=mail"))
+        seen = limited.get(path, headers=bearer("ann")).json()
+        assert not any(m.what == "statistics" for m in leader.reported if isinstance(m, Query)), "it scans all runs"
+        leader.waiting = None
+        assert api.get(path).json()["verdict"] == "waiting", "a leader of the release before does not know the question"
+    text = f"It waits for limit tenant/acme: 1 of 1 in flight, held by run {ids[0]}"
+    assert (held["verdict"], not_in_memory["verdict"]) == ("waiting_for_limit", "waiting_for_limit")
+    assert held["text"].endswith(f"{text}; none waits before it.")
+    assert not_in_memory["text"].endswith(f"{text}.")
+    assert (seen["verdict"], ids[0] in seen["text"]) == ("waiting_for_limit", False), "another queue's run is not named"
+
+
+def test_a_recalled_run_says_so(api: TestClient, led: Led) -> None:
+    run_id = api.post("/api/v1/runs", json={"task": "t", "queue": "mail"}).json()["run_id"]
+    now = led.lease.now + SECOND
+    assert led.store.dispatch_runs(led.lease, [Dispatch(run_id, 1, 1)], now).dispatched
+    back = Transition(run_id, 1, Event.RECALL, RunState.SCHEDULED, now + SECOND, "recalled: queue mail is paused")
+    led.store.apply(led.lease, Apply((back,)))
+    text = api.get(f"/api/v1/runs/{run_id}/explain").json()["text"]
+    assert f"taken back from queue mail at {format_instant(now + SECOND)}: queue mail is paused." in text
 
 
 def test_who_cancelled_a_run_is_told(api: TestClient, led: Led) -> None:

@@ -44,6 +44,7 @@ class AnsweringLeader(AbstractContextManager["AnsweringLeader"]):
         self.reported: list[InboxMessage] = []
         self.statistics = STATISTICS
         self.limits: list[dict[str, Any]] = []
+        self.waiting: Callable[[Query], dict[str, Any]] | None = None
         self._inbox = RedisInbox(redis_url)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True, name="answering leader")
@@ -87,6 +88,8 @@ class AnsweringLeader(AbstractContextManager["AnsweringLeader"]):
                 return {"text": "scheduler_is_leader 1\n"}
             case "distribution":
                 return dict(EXAMPLES["DistributionOut"])
+            case "waiting" | "limit" if self.waiting is not None:
+                return self.waiting(question)
             case "limits":
                 return {"limits": self.limits}
             case _:

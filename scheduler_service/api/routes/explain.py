@@ -1,7 +1,8 @@
 """Explanations over HTTP: the decision about an occurrence or a run, in sentences with their rows. Only reads."""
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 from starlette.responses import JSONResponse
@@ -16,11 +17,14 @@ from scheduler_service.api.openapi.documents import answers
 from scheduler_service.api.openapi.parameters import AS_TIME
 from scheduler_service.api.openapi.record_shapes import ExplanationOut
 from scheduler_service.api.routes.runs import READER
+from scheduler_service.api.services.leader_line import LeaderLine
 from scheduler_service.core.explain.explanation import Explanation, explanation_body
 from scheduler_service.core.explain.facts import Facts, Live
 from scheduler_service.core.explain.job import explain_occurrence
 from scheduler_service.core.explain.run import explain_run
-from scheduler_service.core.run_state import FINAL, RunState
+from scheduler_service.core.limits import QUEUE
+from scheduler_service.core.model import Run
+from scheduler_service.core.run_state import FINAL, WAITING, RunState
 
 router = APIRouter(prefix="/api/v1")
 VIEWER = [Depends(require("viewer"))]
@@ -73,8 +77,22 @@ def _with_live(context: ApiContext, facts: Facts) -> Facts:
     job_id = run.job_id if run.state is RunState.SCHEDULED else None
     try:
         context.require_leader()
-        seen = context.leader.statistics_around(run.queue)
         job_runs = () if job_id is None else tuple(context.leader.ask("job", job_id).get("live_runs", ()))
+        if run.state in WAITING and run.due_at <= facts.now and (waits := _waiting(context.leader, run)) is not None:
+            return replace(facts, live=Live(job_runs=job_runs, waiting=waits))
+        seen = context.leader.statistics_around(run.queue)
     except Problem:
         return facts  # the explanation then says that no leader answers
     return replace(facts, live=Live(tuple(seen["workers"]), tuple(seen["queues"]), job_runs))
+
+
+def _waiting(leader: LeaderLine, run: Run) -> Mapping[str, Any] | None:
+    """Ask what a due run waits for; of one that memory lacks its limits alone. None: a leader of the release before."""
+    answer = leader.ask("waiting", run.run_id)
+    if "waiting" not in answer:
+        return None
+    found: Mapping[str, Any] | None = answer["waiting"]
+    if found is not None:
+        return found
+    full = (leader.ask("limit", named).get("limit") for named in (f"{QUEUE}{run.queue}", *map(str, run.limits)))
+    return {"limits": [one for one in full if one is not None]}

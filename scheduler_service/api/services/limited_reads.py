@@ -185,6 +185,8 @@ class LimitedLeader(LeaderLine):
                 return self._own(self._leader.ask(what))
             case "job":
                 return self._leader.ask(what, subject)  # asked only after the job was found visible
+            case "waiting" | "limit":  # asked only of a run that was found visible, and of the limits that it names
+                return self._without_others(self._leader.ask(what, subject))
             case _:
                 raise out_of_scope(f"the installation's {what}")
 
@@ -194,6 +196,16 @@ class LimitedLeader(LeaderLine):
 
     def request(self, kind: str, body: Mapping[str, Any], within: Duration = 0) -> Mapping[str, Any]:
         raise out_of_scope("what the leader decides for all jobs together")
+
+    def _without_others(self, answer: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Drop holders of slots that the caller does not see; their number stays."""
+        waits, limit = answer.get("waiting"), answer.get("limit")
+        if waits is not None:
+            return {"waiting": {**waits, "limits": [self._limit(one) for one in waits["limits"]]}}
+        return answer if limit is None else {"limit": self._limit(limit)}
+
+    def _limit(self, full: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {**full, "held_by": [one for one in full["held_by"] if self._sees_run(one["run_id"])]}
 
     def _own(self, seen: Mapping[str, Any], also: str | None = None) -> Mapping[str, Any]:
         queues = [queue for queue in seen["queues"] if self._sees(queue["name"], also)]

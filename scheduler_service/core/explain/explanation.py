@@ -28,6 +28,7 @@ class Verdict(StrEnum):
     RUNNING = "running"
     RETRYING = "retrying"
     WAITING = "waiting"
+    WAITING_FOR_LIMIT = "waiting_for_limit"
     WAITING_FOR_WORKER = "waiting_for_worker"
     NO_WORKER = "no_worker"
     NO_LEADER = "no_leader"

@@ -38,11 +38,15 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The leader's own view, from its statistics; `job_runs`: the unfinished dispatched runs of the run's job."""
+    """The leader's own view: from its statistics, or for a due run that waits its answer to `waiting`.
+
+    `job_runs`: the unfinished dispatched runs of the run's job. `waiting` has `limits` alone if memory lacks the run.
+    """
 
     workers: Sequence[Mapping[str, Any]] = ()
     queues: Sequence[Mapping[str, Any]] = ()
     job_runs: Sequence[str] = ()
+    waiting: Mapping[str, Any] | None = None
 
     def listening_on(self, queue: str) -> list[str]:
         """Return the names of living workers that listen on this queue."""
@@ -50,6 +54,8 @@ class Live:
 
     def pending_on(self, queue: str) -> int:
         """Count the queue's runs that are dispatched and not started."""
+        if self.waiting is not None:
+            return int(self.waiting.get("pending", 0))
         return next((int(q["pending"]) for q in self.queues if q["name"] == queue), 0)
 
 
@@ -62,6 +68,7 @@ class Facts:
     `live` None: the leader did not answer, or was not asked. `backfilled`: the newest manual run for an occurrence.
     `ahead`: the run of the same job that ended last while the run waited. `own_overlap`: the run's own overlap rule.
     `queue_pause`: the pause that holds its queue now. `freezes`: those from its due time on that have it in scope.
+    `recalled_at`: when its message was taken back last.
     """
 
     now: Instant
@@ -80,6 +87,7 @@ class Facts:
     own_overlap: str | None = None
     queue_pause: QueuePause | None = None
     freezes: tuple[Freeze, ...] = ()
+    recalled_at: Instant | None = None
 
 
 def waited(run: Run) -> tuple[Instant, Instant] | None:

@@ -25,13 +25,14 @@ from scheduler_service.core.policies import OVERLAP_WORD, START_WITHIN
 from scheduler_service.core.run_state import RunState
 
 _BY_REASON: Final = {"lost": Verdict.LOST, "timed_out": Verdict.TIMED_OUT, "unroutable": Verdict.UNROUTABLE}
+RECALLED: Final = "recalled: "
 _Found = tuple[Verdict, list[Because]]
 
 
 def explain_run(run: Run, facts: Facts) -> Explanation:
     """Return the verdict on a run, with every event that led to it in order of time."""
     verdict, now_so = _present(run, facts)
-    because = [Because(_origin(run), run_row(run)), *_tries(run), *_lateness(run, facts), *now_so]
+    because = [Because(_origin(run), run_row(run)), *_tries(run), *_recall(run, facts), *_lateness(run, facts), *now_so]
     at = run.scheduled_at if run.kind is RunKind.OCCURRENCE else None
     return Explanation(verdict, tuple(because), run.job_id, run.run_id, at)
 
@@ -69,6 +70,14 @@ def _tries(run: Run) -> Iterator[Because]:
             )
             message += f"{late.kind}, by {late.worker} at {format_instant(late.at)}."
             yield Because(message, attempt_row(run, number))
+
+
+def _recall(run: Run, facts: Facts) -> Iterator[Because]:
+    if facts.recalled_at is not None:
+        reason = run.reason or ""
+        why = reason.removeprefix(RECALLED) if reason.startswith(RECALLED) else ""
+        at = format_instant(facts.recalled_at)
+        yield Because(f"Its message was taken back from queue {run.queue} at {at}{_reason_text(why)}.")
 
 
 def _lateness(run: Run, facts: Facts) -> Iterator[Because]:

@@ -1,7 +1,7 @@
 """Explains what a run waits for: its time, a leader, a limit, room in its queue, or a worker. Pure."""
 
 from itinerary.protocol.instants import format_instant
-from scheduler_service.core.explain import holds
+from scheduler_service.core.explain import holds, limited
 from scheduler_service.core.explain.explanation import Because, Verdict, audit_row, version_row
 from scheduler_service.core.explain.facts import Facts
 from scheduler_service.core.explain.pauses import in_pause, pause_text, version_at
@@ -24,7 +24,7 @@ def scheduled(run: Run, facts: Facts) -> _Found:
     if waits and run.due_at <= facts.now and others:
         message = f"Run {others[0]} of the same job is not final; the job's overlap rule lets this one wait for it."
         return Verdict.OVERLAP, [Because(message, None if holding is None else version_row(holding))]
-    return overdue(run, facts, Verdict.WAITING, f"{_pending_text(run, facts)} It is dispatched when there is room.")
+    return overdue(run, facts, Verdict.WAITING, _room_text(run, facts))
 
 
 def overdue(run: Run, facts: Facts, verdict: Verdict, message: str) -> _Found:
@@ -39,7 +39,7 @@ def overdue(run: Run, facts: Facts, verdict: Verdict, message: str) -> _Found:
         return Verdict.NO_LEADER, unled(facts.terms, run.due_at, facts.now)
     if not facts.terms:
         return Verdict.NO_LEADER, [Because("No leader was ever started, so nothing dispatches it.")]
-    return verdict, [Because(message)]
+    return limited.waits_for(run, facts) or (verdict, [Because(message)])
 
 
 def pending(run: Run, facts: Facts) -> _Found:
@@ -75,6 +75,16 @@ def _queue_text(run: Run, facts: Facts) -> str:
         f"Its message is not in queue {run.queue} any more{foreign}: a worker holds it until its turn comes, or it was "
         f"lost and is sent again."
     )
+
+
+def _room_text(run: Run, facts: Facts) -> str:
+    if facts.live is None:
+        unknown = "The leader does not answer, so what holds it is unknown."
+        return f"{limited.counts_for(run)}{unknown} It is dispatched when there is room."
+    known = facts.live.waiting or {}
+    if facts.live.waiting is not None and "before" not in known:
+        return "The leader does not hold it in memory: it reads due runs by priority and due time, as it has room."
+    return f"{_pending_text(run, facts)} It is dispatched when there is room{limited.before_text(known)}."
 
 
 def _pending_text(run: Run, facts: Facts) -> str:

@@ -1,4 +1,4 @@
-"""What a waiting run waits for, as the leader tells it from memory: limits and their holders, slots, those before it."""
+"""What a waiting run waits for, as the leader tells it from memory: limits, holders, slots, those before it."""
 
 from typing import Any
 
