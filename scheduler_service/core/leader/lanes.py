@@ -38,7 +38,7 @@ class Lane:
     is_watched: bool = False
 
     def before(self, run: Waiting, most: int) -> int:
-        """How many of its runs go before this one, `most` at most; looks at no more than three times as many."""
+        """How many of its runs go before this one, `most` at most: reads no more than three times as many."""
         found, places = 0, [0]
         while places and found < most:
             place = places.pop()

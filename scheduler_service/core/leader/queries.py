@@ -7,11 +7,10 @@ statistics   {"term", "since",
               "index_runs", "last_rebuild_at", "last_iteration_at", "oldest_due_at", "active_runs",
               "states": {state: n}, "workers": [...], "upcoming": [{"job_id", "scheduled_at"}],
               "queues": [{"name", "pending", "oldest_pending_at", "oldest_due_at", "workers"}]}
-waiting      {"waiting": {"limits": [...], "free_slots", "pending", "before", "before_is_exact"} | null}
-limit        {"limit": {"name", "key", "concurrency", "in_flight", "held_by": [{"run_id", "since"}], "rate",
-              "started", "free_at", "lanes"} | null}, by name or name/key: null if it has room
 limits       {"limits":
               [{"name", "in_flight", "waiting", "waiting_is_exact", "busiest_keys": [{"key", "in_flight", "waiting"}]}]}
+
+`core/leader/waits.py` answers `waiting` and `limit`.
 """
 
 from collections.abc import Mapping, Set

@@ -1,4 +1,4 @@
-"""What a due run waits for, as JSON from memory: limits without room, free slots, and the runs before it in its lane.
+"""Answers about a due run that waits, as JSON from memory: limits without room, free slots, and the runs before it.
 
 Promises that an answer costs a bounded number of steps, however many runs wait. Reads only, and decides nothing.
 """
@@ -6,6 +6,7 @@ Promises that an answer costs a bounded number of steps, however many runs wait.
 from itertools import islice
 from typing import Any, Final
 
+from itinerary.protocol.identity import split_task_id
 from itinerary.protocol.instants import Instant, format_duration, format_instant
 from itinerary.protocol.limits import LimitUse
 from scheduler_service.core.leader.parts.rates import RatedUse
@@ -19,7 +20,7 @@ _MOST_HOLDERS: Final = 3
 
 
 def waiting(state: SchedulerState, run_id: str, now: Instant) -> dict[str, Any] | None:
-    """What the run waits for; None if memory does not hold it as waiting."""
+    """The limits without room, the free slots and the runs before this one; None if it does not wait in memory."""
     run = state.runs.get(run_id)
     if run is None or run.state not in WAITING:
         return None
@@ -68,7 +69,9 @@ def full_limit_of(state: SchedulerState, use: LimitUse, now: Instant) -> dict[st
 
 
 def _holder(state: SchedulerState, holder: str) -> dict[str, Any]:
-    """A run that holds a slot and since when it is dispatched, or the task id of an attempt that was given up."""
-    run = state.runs.get(holder)
-    since = None if run is None else run.pending_at
-    return {"run_id": holder, "since": None if since is None else format_instant(since)}
+    """A run that holds a slot, and since when it is dispatched; `attempt`: only this one does, which was given up."""
+    if (run := state.runs.get(holder)) is None:
+        run_id, attempt = split_task_id(holder)
+        return {"run_id": run_id, "attempt": attempt, "since": None}
+    since = None if run.pending_at is None else format_instant(run.pending_at)
+    return {"run_id": holder, "attempt": None, "since": since}

@@ -15,7 +15,10 @@ from tests.support.explained import AT, LEADING, NOW, explained_now, facts, run,
 
 TWO: dict[str, Any] = {
     "name": "tenant", "key": "acme", "concurrency": 2, "in_flight": 2, "rate": None, "started": None, "free_at": None,
-    "lanes": 1, "held_by": [{"run_id": "A", "since": "2026-11-27T10:02:00Z"}, {"run_id": "B_1", "since": None}],
+    "lanes": 1, "held_by": [
+        {"run_id": "A", "attempt": None, "since": "2026-11-27T10:02:00Z"},
+        {"run_id": "B_1", "attempt": None, "since": None},
+    ],
 }  # fmt: skip
 RATE: dict[str, Any] = {
     **TWO, "name": "stripe", "key": None, "concurrency": None, "held_by": [], "in_flight": 7,
@@ -46,6 +49,8 @@ def test_a_full_limit_is_told_with_its_holders_and_who_waits_before() -> None:
         ({**TWO, "in_flight": 5}, "limit tenant/acme: 5 in flight, where 2 are allowed, held by run A since"),
         ({**TWO, "in_flight": 9, "concurrency": 9}, "9 of 9 in flight, held by run A since 2026-11-27T10:02:00Z, "
          "run B_1 and 7 others;"),
+        ({**TWO, "held_by": [{"run_id": "A", "attempt": 1, "since": None}]},
+         "held by attempt 1 of run A, which was given up"),
         ({**TWO, "held_by": []}, "limit tenant/acme: 2 of 2 in flight; 17"),
         ({**TWO, "lanes": 3}, "; 17 wait before it, and 2 other lanes take turns with its own."),
     ],

@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from itinerary.protocol.instants import SECOND, format_instant
+from itinerary.protocol.limits import LimitUse
 from scheduler_service.core.leader import waits
 from scheduler_service.core.leader.messages import Query
+from scheduler_service.core.leader.parts.slots import uses_of
 from scheduler_service.core.leader.queries import answer
 from scheduler_service.core.limits import Bounds, Limit, Rate
 from tests.support.gate import T0, Gate, limit, waiting
@@ -33,7 +35,7 @@ def test_a_full_limit_is_named_with_its_holders_and_what_waits_before_in_the_lan
     full = {
         "name": "tenant", "key": "acme", "concurrency": 2, "in_flight": 2, "rate": None, "started": None,
         "free_at": None, "lanes": 1,
-        "held_by": [{"run_id": run_id, "since": None} for run_id in ("a0", "a1")],
+        "held_by": [{"run_id": run_id, "attempt": None, "since": None} for run_id in ("a0", "a1")],
     }  # fmt: skip
     found = asked(one, "waiting", "a4")
     assert [holder["run_id"] for holder in found["limits"][0]["held_by"]] == ["a0", "a1"]
@@ -102,3 +104,11 @@ def test_a_run_whose_dispatch_is_unanswered_does_not_wait_for_itself() -> None:
     one = gate(stripe=limit(1))
     assert one.due(waiting("a", "stripe")) == ["a"]
     assert asked(one, "waiting", "a")["limits"] == []
+
+
+def test_an_attempt_that_was_given_up_and_still_runs_is_named_as_such() -> None:
+    one = gate(stripe=limit(1))
+    one.state.slots.keep("gone~2", uses_of("q", (LimitUse("stripe"),)), "w", one.now)
+    assert one.due(waiting("a", "stripe")) == []
+    (full,) = asked(one, "waiting", "a")["limits"]
+    assert full["held_by"] == [{"run_id": "gone", "attempt": 2, "since": None}]
