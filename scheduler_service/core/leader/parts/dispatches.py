@@ -89,7 +89,9 @@ class Dispatches:
     def before(self, run: ActiveRun, most: int) -> int:
         """How many runs go before this one in its lane, `most` at most."""
         lanes = self.waiting.get(run.queue)
-        lane = None if lanes is None else lanes.find(run)
+        if lanes is None:
+            return 0
+        lane = lanes.find(run) if run.limits or lanes.is_fair else lanes.plain
         return 0 if lane is None else lane.before((run.priority, run.due_at, run.run_id), most)
 
     def open(self, lane: Lane) -> None:
