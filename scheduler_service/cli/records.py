@@ -96,7 +96,7 @@ def _print(explained: Mapping[str, Any], as_json: bool) -> None:
     for because in explained["because"]:
         lines.append(plain(f"- {because['words']}"))
         if because["row"] is not None:
-            lines.append(Text.assemble("    ", (_row_name(because["row"]), "dim")))
+            lines.append(Text.assemble("    ", plain(_row_name(because["row"])), style="dim"))
     for name, text in (("nearest_before", "before it"), ("nearest_after", "after it")):
         if explained[name] is not None:
             lines.append(plain(f"  {text}: {when(explained[name])}"))
@@ -104,8 +104,11 @@ def _print(explained: Mapping[str, Any], as_json: bool) -> None:
 
 
 def _row_name(row: Mapping[str, Any]) -> str:
-    """Name a row: its table and its key."""
-    keys = ("job_id", "version", "run_id", "attempt", "term", "id", "start_at", "materialised_until")
+    """Name a row: its table and its key; of a freeze its times and its reason as well."""
+    keys = (
+        "job_id", "version", "run_id", "attempt", "term", "id", "start_at", "materialised_until", "pruned_until",
+        "freeze_id", "from", "until", "reason",
+    )  # fmt: skip
     named = [f"{key}={row[key]}" for key in keys if row.get(key) is not None]
     return f"{row['table']}: {', '.join(named)}"
 

@@ -38,6 +38,12 @@ def test_an_occurrence_and_a_run_are_explained_to_people_and_to_programs(itinera
     run_id = itinerary.done("enqueue", "t", "--in", "1h").split()[0]
     assert itinerary.done("runs", "explain", run_id).startswith("not yet due")
     assert json.loads(itinerary.done("runs", "explain", run_id, "--json"))["run_id"] == run_id
+    itinerary.done("freezes", "start", "--all", "--reason", "a \x1b[31mdeploy", "--until", "2999-01-01T10:00:00Z")
+    held = itinerary.done("jobs", "trigger", job).split()[0]
+    row = next(line for line in itinerary.done("runs", "explain", held).splitlines() if " freezes: " in line)
+    assert "freezes: freeze_id=1, from=" in row
+    assert "until=2999-01-01T10:00:00Z, reason=a \\x1b[31mdeploy" in row
+    itinerary.done("freezes", "end", "1")
 
 
 @pytest.mark.slow
