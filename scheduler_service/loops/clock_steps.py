@@ -51,4 +51,5 @@ class ClockWatch:
     def stepped(self, asked_at: Duration, shown: Instant) -> Duration:
         """By how much the clock may have stepped ahead until the lease was taken."""
         lowest = min((ahead for _, ahead in self._seen), default=shown - asked_at)
-        return max(0, shown - asked_at - lowest)
+        step = shown - asked_at - lowest
+        return step if step > _DRIFT else 0

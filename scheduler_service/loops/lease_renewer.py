@@ -136,8 +136,8 @@ class LeaseRenewer:
         answered_at = self._clock()
         ahead = self._now_at(answered_at) - lease.now
         self._follow(-ahead)
-        self._confirmed = (asked_at, answered_at, lease.now, max(0, ahead))
         self._stepped += self._steps.see(asked_at, answered_at, lease.now)
+        self._confirmed = (asked_at, answered_at, lease.now, max(0, ahead))
 
     def _follow(self, ahead: Duration) -> None:
         """Ignore a clock that is set back, unless that undoes a jump ahead: then a new term begins.

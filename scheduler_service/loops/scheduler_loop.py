@@ -15,7 +15,7 @@ from itinerary.protocol.instants import SECOND, Duration
 from scheduler_service.core.balancing.placements import BalancerCommand
 from scheduler_service.core.leader.commands import BuildIndex, Command, Publish, RereadInbox, StoreCommand
 from scheduler_service.core.leader.iteration import iterate, next_wake
-from scheduler_service.core.leader.past_starts import ClockStepped, younger
+from scheduler_service.core.leader.past_starts import ClockStepped
 from scheduler_service.core.leader.rebuilding import IndexBuilder
 from scheduler_service.core.leader.results import Shutdown
 from scheduler_service.core.leader.state import CoreSettings, SchedulerState
@@ -117,7 +117,9 @@ class SchedulerLoop:
         jobs = store.job_histories(cursor.materialised_until)
         self._adapters.meter.jobs_refused(store.refused_jobs())
         runs = store.active_runs()
-        starts = younger(store.starts(), self._stepped_before)
+        if self._stepped_before:
+            store.shift_starts(lease, self._stepped_before)
+        starts = store.starts()
         log.info("took over", term=lease.term, jobs=len(jobs), active_runs=len(runs), position=cursor.inbox_position)
         self._store_writer = StoreWriter(
             store, self._renewer, self._mailbox, self._stopping, self._broke, side_by_side, store.has_one_writer
@@ -170,13 +172,14 @@ class SchedulerLoop:
         messages = self._mailbox.drain(wake_at - self._renewer.now())
         listened = self._reader.listened  # before emptying the mailbox: all that was read by then is in it
         messages += [*self._mailbox.drain(0), listened]
-        if stepped := self._renewer.take_step():
-            messages.append(ClockStepped(stepped))
         if self._crash is not None:
             raise self._crash
         self._renewer.check()
         began = time.monotonic()
-        state, commands = iterate(state, messages, self._renewer.now(), monotonic())
+        now, steady = self._renewer.now(), monotonic()
+        if stepped := self._renewer.take_step():  # after `now`, which may have stepped: nothing is pruned before
+            messages.append(ClockStepped(stepped))
+        state, commands = iterate(state, messages, now, steady)
         self._submit(commands)
         took = time.monotonic() - began
         self._rests_until = began + took + min(max(took, _REST_SECONDS), _LONGEST_REST_SECONDS)

@@ -252,8 +252,8 @@ class StoreWriter:
                 return None if at is None else ControlsConfirmed(known, at)
             case ReadJobs(job_ids=job_ids, since=since):
                 return JobsRead(tuple(store.histories_of(job_ids, since)))
-            case PruneStarts(kept=kept):
-                return store.prune_starts(lease, dict(kept))
+            case PruneStarts(kept=kept, now=now):
+                return store.prune_starts(lease, dict(kept), now)
             case ShiftStarts(by=by):
                 store.shift_starts(lease, by)
                 return None

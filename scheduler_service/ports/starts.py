@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from itinerary.protocol.instants import Duration
+from itinerary.protocol.instants import Duration, Instant
 from scheduler_service.core.leader.past_starts import PastStarts, StartsPruned
 from scheduler_service.core.model import Lease
 
@@ -19,7 +19,10 @@ class StartStore(Protocol):
         """
 
     def shift_starts(self, lease: Lease, by: Duration) -> None:
-        """Date the starts stored before the database's clock stepped ahead later by as much; none later than now."""
+        """Date all stored starts later, since the database's clock stepped ahead by as much; none later than now."""
 
-    def prune_starts(self, lease: Lease, kept: Mapping[str, Duration]) -> StartsPruned:
-        """Delete some starts that are older than their limit keeps them, or whose limit keeps none."""
+    def prune_starts(self, lease: Lease, kept: Mapping[str, Duration], now: Instant) -> StartsPruned:
+        """Delete some starts that are older than their limit keeps them, or whose limit keeps none.
+
+        Judged by `now` or by the database's clock, whichever is earlier.
+        """

@@ -163,14 +163,12 @@ class FakeLeaderStore(FakePolls):
         with self._tables.lock:
             self._tables.check(lease)
             now = self._tables.clock()
-            self._tables.starts = [
-                (use, at + by if at <= now - by else at, count) for use, at, count in self._tables.starts
-            ]
+            self._tables.starts = [(use, min(at + by, now), count) for use, at, count in self._tables.starts]
 
-    def prune_starts(self, lease: Lease, kept: Mapping[str, Duration]) -> StartsPruned:
+    def prune_starts(self, lease: Lease, kept: Mapping[str, Duration], now: Instant) -> StartsPruned:
         with self._tables.lock:
             self._tables.check(lease)
-            now = self._tables.clock()
+            now = min(now, self._tables.clock())
             self._tables.starts = [
                 row for row in self._tables.starts if row[0].name in kept and row[1] >= now - kept[row[0].name]
             ]

@@ -18,7 +18,7 @@ from scheduler_service.core.balancing.placements import BalancerCommand
 from scheduler_service.core.leader.commands import Apply, BuildIndex, Command, Publish, RereadInbox, StoreCommand
 from scheduler_service.core.leader.iteration import iterate, next_wake
 from scheduler_service.core.leader.messages import decode
-from scheduler_service.core.leader.past_starts import ClockStepped, younger
+from scheduler_service.core.leader.past_starts import ClockStepped
 from scheduler_service.core.leader.poll_state import NEVER
 from scheduler_service.core.leader.rebuilding import IndexBuilder
 from scheduler_service.core.leader.recalling import recall
@@ -112,6 +112,8 @@ class SimLeader(Process):
             simulation.store.leases, lease, simulation.t, simulation.ttl, lambda: None, lambda: simulation.t
         )
         cursor = store.cursor(lease)
+        if stepped := simulation.clock_watch.stepped(simulation.t, lease.now):
+            store.shift_starts(lease, stepped)
         controls = present_controls(store, cursor)
         self._store: Any = _Unsure(self)
         no_wait = _NoWait()
@@ -137,7 +139,7 @@ class SimLeader(Process):
         jobs, runs = store.job_histories(cursor.materialised_until), store.active_runs()
         self.state, commands = take_over(
             simulation.settings, lease.term, cursor, jobs, runs, self.renewer.now(), controls,
-            younger(store.starts(), simulation.clock_watch.stepped(simulation.t, lease.now)),
+            store.starts(),
             simulation.t,
         )  # fmt: skip
         simulation.note(f"{self.name} takes over: cursor {cursor}, {len(runs)} runs, {len(jobs)} jobs")

@@ -20,7 +20,7 @@ from scheduler_service.core.freezes import Freeze, NewFreeze, Scope
 from scheduler_service.core.leader.commands import BuildIndex, Command, Publish, RereadInbox, StoreCommand
 from scheduler_service.core.leader.iteration import iterate, next_wake
 from scheduler_service.core.leader.messages import decode
-from scheduler_service.core.leader.past_starts import ClockStepped, younger
+from scheduler_service.core.leader.past_starts import ClockStepped
 from scheduler_service.core.leader.poll_state import NEVER
 from scheduler_service.core.leader.rebuilding import IndexBuilder
 from scheduler_service.core.leader.recalling import recall
@@ -177,6 +177,8 @@ class World:
         self.renewer = LeaseRenewer(self.store.leases, lease, self.now, TTL, lambda: None, clock=lambda: self.now)
         store = self.store.leader
         cursor = store.cursor(lease)
+        if stepped := self.clock_watch.stepped(self.now, lease.now):
+            store.shift_starts(lease, stepped)
         controls = present_controls(store, cursor)
         stopping = self._no_stop
         since = cursor.materialised_until
@@ -194,7 +196,7 @@ class World:
             store.active_runs(),
             self.renewer.now(),
             controls,
-            younger(store.starts(), self.clock_watch.stepped(self.now, lease.now)),
+            store.starts(),
             self.now,
         )  # fmt: skip
         self._position, self._rereading, self._read_to = cursor.inbox_position, False, "0-0"

@@ -1,9 +1,8 @@
 """Starts by a rate as the database keeps them between leaders. Values only."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from itinerary.protocol.instants import Duration
+from itinerary.protocol.instants import Duration, Instant
 from itinerary.protocol.limits import LimitUse
 
 
@@ -16,11 +15,6 @@ class PastStarts:
     count: int
 
 
-def younger(starts: Iterable[PastStarts], by: Duration) -> list[PastStarts]:
-    """The same starts, if the database's clock stepped ahead by so much since they were stored."""
-    return [replace(past, age=max(0, past.age - by)) for past in starts]
-
-
 @dataclass(frozen=True, slots=True)
 class ClockStepped:
     """The database's clock stepped ahead: what is stored looks older than it is."""
@@ -30,16 +24,20 @@ class ClockStepped:
 
 @dataclass(frozen=True, slots=True)
 class ShiftStarts:
-    """Date the stored starts of before a step of the clock later by as much; at most as now."""
+    """Date the stored starts later by as much as the clock stepped; at most as now."""
 
     by: Duration
 
 
 @dataclass(frozen=True, slots=True)
 class PruneStarts:
-    """Delete the rows of starts older than the longest window of their limit (`kept`), and those of other names."""
+    """Delete the rows of starts older than the longest window of their limit (`kept`), and those of other names.
+
+    `now` is the leader's time: a step of the database's clock that it has not seen must delete nothing.
+    """
 
     kept: tuple[tuple[str, Duration], ...]
+    now: Instant
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ def tidy(state: SchedulerState, step: Step) -> None:
     state.rates.forget_empty()
     if state.rates.prune_due(_PRUNE_EVERY):
         kept = ((name, longest) for name, limit in state.controls.limits.items() if (longest := _longest(limit)))
-        step.others.append(PruneStarts(tuple(kept)))
+        step.others.append(PruneStarts(tuple(kept), step.now))
 
 
 def _longest(limit: Limit | None) -> Duration:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from sqlalchemy import Connection, Integer, Text, delete, func, select, update
+from sqlalchemy import Connection, Integer, Text, case, delete, func, literal, select, update
 
 from itinerary.protocol.instants import Duration, Instant
 from itinerary.protocol.limits import LimitUse
@@ -45,9 +45,9 @@ def read(connection: Connection, now: Instant) -> list[PastStarts]:
 
 
 def shift(connection: Connection, by: Duration, now: Instant) -> None:
-    """Date later, by a step of the clock, what was stored before it; what is dated since then is as it should be."""
+    """Date all that is stored later by a step of the clock, and nothing later than now: too late is safe."""
     later = dialect_of(connection).later(limit_starts.c.at, by)
-    connection.execute(update(limit_starts).where(limit_starts.c.at <= now - by).values(at=later))
+    connection.execute(update(limit_starts).values(at=case((later > now, literal(now, InstantColumn())), else_=later)))
 
 
 def prune(connection: Connection, kept: Mapping[str, Duration], now: Instant) -> StartsPruned:

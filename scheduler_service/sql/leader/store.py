@@ -136,9 +136,9 @@ class SqlLeaderStore(LeaderStore):
         with self._fenced(lease) as connection:
             starts.shift(connection, by, self._database.read_clock(connection))
 
-    def prune_starts(self, lease: Lease, kept: Mapping[str, Duration]) -> StartsPruned:
+    def prune_starts(self, lease: Lease, kept: Mapping[str, Duration], now: Instant) -> StartsPruned:
         with self._fenced(lease) as connection:
-            return starts.prune(connection, kept, self._database.read_clock(connection))
+            return starts.prune(connection, kept, min(now, self._database.read_clock(connection)))
 
     def read_runs(self, run_ids: Sequence[str]) -> list[ActiveRun]:
         with self._database.read() as connection:
