@@ -26,11 +26,11 @@ class LimitMetrics:
                 ("scheduler_limit_in_flight_runs", "Runs that name the limit and are dispatched and not over"),
                 (
                     "scheduler_limit_waiting_runs",
-                    "Due runs that name the limit and are not dispatched",
+                    "Due runs that name the limit and wait for room; held ones aside",
                 ),
                 (
                     "scheduler_limit_oldest_waiting_seconds",
-                    "How long the oldest of these waits, without held ones",
+                    "How long the oldest of these waits",
                 ),
             )
         )
@@ -38,7 +38,7 @@ class LimitMetrics:
         self.bounded_queues: frozenset[str] = frozenset()
 
     def show(self, state: SchedulerState) -> None:
-        """Show the present use; one scan of the runs, where limits are defined."""
+        """Show the present use; from slots and lanes, where limits are defined."""
         now, limits = state.last_iteration_at, state.controls.limits
         defined = [name for name in limits if not name.startswith(QUEUE)]
         self.bounded_queues = frozenset(name.removeprefix(QUEUE) for name in limits if name.startswith(QUEUE))

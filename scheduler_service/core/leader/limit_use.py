@@ -1,10 +1,11 @@
 """The present use of limits, as the leader knows it: runs in flight and waiting, by limit and by key. Reads only.
 
-Counts what the leader holds in memory; more may wait in the database.
+Counts what the leader holds in memory; more may wait in the database. Reads slots and lanes, never all runs: a million
+may be planned.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from scheduler_service.core.leader.job_states import is_paused
 from scheduler_service.core.leader.parts.rates import RatedUse
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.limits import QUEUE
+from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.policies import could_go_since
 from scheduler_service.core.run_state import WAITING
 
@@ -24,7 +26,7 @@ _MOST_KEYS: Final = 20
 
 @dataclass(slots=True)
 class LimitUsage:
-    """Runs that name a limit, by their keys; `oldest`: since when one waits that no pause or freeze holds."""
+    """Runs that name a limit, by their keys; `oldest`: since when one waits."""
 
     in_flight: Counter[str | None] = field(default_factory=Counter)
     waiting: Counter[str | None] = field(default_factory=Counter)
@@ -32,22 +34,31 @@ class LimitUsage:
 
 
 def usage_of_limits(state: SchedulerState, now: Instant) -> Mapping[str, LimitUsage]:
-    """The use of each limit that a run in flight or a waiting run names."""
+    """The use of each limit that a run in flight names, or a due one that nothing else holds back."""
     used: dict[str, LimitUsage] = {}
-    choosing = state.dispatches.in_progress
     for (name, key), count in state.slots.counts():
         if not name.startswith(QUEUE):
             used.setdefault(name, LimitUsage()).in_flight[key] = count
-    for run in state.runs:
-        if run.limits and run.state in WAITING and run.due_at <= now and run.run_id not in choosing:
-            held = is_paused(state, run, now) or held_text(state, run, now) is not None
-            since = None if held else could_go_since(run)
-            for name, key in run.limits:
-                usage = used.setdefault(name, LimitUsage())
-                usage.waiting[key] += 1
-                if since is not None:
-                    usage.oldest = since if usage.oldest is None else min(usage.oldest, since)
+    for run in _waiting(state, now):
+        since = could_go_since(run)
+        for name, key in run.limits:
+            usage = used.setdefault(name, LimitUsage())
+            usage.waiting[key] += 1
+            if since is not None:
+                usage.oldest = since if usage.oldest is None else min(usage.oldest, since)
     return used
+
+
+def _waiting(state: SchedulerState, now: Instant) -> Iterator[ActiveRun]:
+    """The runs in lanes with limits, without those that a pause or freeze holds or that were ended meanwhile."""
+    for lanes in state.dispatches.waiting.values():
+        limited = (lane for lane in lanes.all() if lane.limits)
+        for run_id in {run_id for lane in limited for _, _, run_id in lane.runs}:
+            run = state.runs.get(run_id)
+            if run is None or run.state not in WAITING or run_id in state.dispatches.in_progress:
+                continue
+            if run.due_at <= now and not is_paused(state, run, now) and held_text(state, run, now) is None:
+                yield run
 
 
 def is_full(state: SchedulerState, queue: str) -> bool:

@@ -1,6 +1,7 @@
 """The use of limits as the leader tells it: what is in flight, what waits, and the busiest keys."""
 
 from dataclasses import replace
+from typing import NoReturn
 
 import pytest
 
@@ -9,10 +10,12 @@ from itinerary.protocol.limits import LimitUse, lane_of
 from scheduler_service.core.leader import limit_use
 from scheduler_service.core.leader.limit_use import limit_uses
 from scheduler_service.core.leader.messages import Query
+from scheduler_service.core.leader.parts.runs import RunTable
 from scheduler_service.core.leader.queries import answer, oldest_due
 from scheduler_service.core.leader.state import CoreSettings
 from scheduler_service.core.limits import Bounds, Limit
 from scheduler_service.core.run_state import RunState
+from tests.support.gate import Gate, limit, waiting
 from tests.support.world import SOMEBODY, World
 
 
@@ -20,8 +23,8 @@ def full_world() -> World:
     """One slot and a window of two: three runs are in flight, of the first tenant and without limits; others wait."""
     world = World(settings=CoreSettings(publish_window=2))
     world.workers.seconds, world.workers.slots = 60, 1
-    for limit in (Limit("api", Bounds(100)), Limit("tenant", Bounds(100), per_key=True)):
-        world.store.limits.edit(limit.name, lambda _, limit=limit: limit, by=SOMEBODY)
+    for made in (Limit("api", Bounds(100)), Limit("tenant", Bounds(100), per_key=True)):
+        world.store.limits.edit(made.name, lambda _, made=made: made, by=SOMEBODY)
     world.tell("control_changed")
     world.advance(SECOND)
     for key in ("acme", None, "acme", "ü", "acme", "b"):
@@ -46,6 +49,30 @@ def test_counts_and_keys_end_at_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     (_, tenant) = limit_uses(world.state, world.now)
     assert (tenant["waiting"], tenant["waiting_is_exact"]) == (2, False)
     assert [key["key"] for key in tenant["busiest_keys"]] == ["acme"]
+
+
+def test_the_use_is_found_without_a_scan_of_all_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = full_world()
+    counted = limit_uses(world.state, world.now)
+
+    def scanned(_: RunTable) -> NoReturn:
+        raise AssertionError("a million planned runs may be there")
+
+    monkeypatch.setattr(RunTable, "__iter__", scanned)
+    assert limit_uses(world.state, world.now) == counted
+
+
+def test_a_run_waits_for_a_limit_while_nothing_else_holds_it_or_has_ended_it() -> None:
+    one = Gate()
+    one.edit(api=limit(1))
+    one.beat()
+    one.due(*(waiting(run_id, "api") for run_id in "abc"), waiting("r", "api", queue="r"))
+    (use,) = limit_uses(one.state, one.now)
+    assert (use["in_flight"], use["waiting"]) == (1, 3)
+    one.edit(api=limit(1), pauses=["r"])
+    one.row("c", RunState.CANCELLED)
+    (use,) = limit_uses(one.state, one.now)
+    assert (use["in_flight"], use["waiting"]) == (1, 1)
 
 
 def test_metrics_show_limits_by_name_and_no_key() -> None:
