@@ -132,7 +132,8 @@ def test_a_full_sqlite_disk_is_unavailable_and_leaves_everything_as_it_was(sqlit
     many = tuple(one_off(lease.now, args=["x" * 5_000]) for _ in range(200))
     with pytest.raises(StoreUnavailable, match="full"):
         sqlite_stores.leader.create_runs(lease, CreateRuns(many, cursor=lease.now + 5))
-    assert [run.run_id for run in sqlite_stores.leader.active_runs()] == [before.run_id]
+    asked = [before.run_id, *(run.run_id for run in many)]
+    assert [run.run_id for run in sqlite_stores.leader.read_runs(asked)] == [before.run_id]
     assert sqlite_stores.leader.cursor(lease).materialised_until == lease.now
     assert sqlite_stores.leader.dispatch_runs(lease, [release(before)], lease.now).dispatched
 
