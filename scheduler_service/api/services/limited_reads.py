@@ -205,7 +205,10 @@ class LimitedLeader(LeaderLine):
         return answer if limit is None else {"limit": self._limit(limit)}
 
     def _limit(self, full: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {**full, "held_by": [one for one in full["held_by"] if self._sees_run(one["run_id"])]}
+        kept_for = full.get("kept_for")
+        seen = kept_for if kept_for is not None and self._sees_run(kept_for) else None
+        held_by = [one for one in full["held_by"] if self._sees_run(one["run_id"])]
+        return {**full, "held_by": held_by, "kept_for": seen}
 
     def _own(self, seen: Mapping[str, Any], also: str | None = None) -> Mapping[str, Any]:
         queues = [queue for queue in seen["queues"] if self._sees(queue["name"], also)]

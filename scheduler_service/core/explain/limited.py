@@ -20,7 +20,8 @@ def waits_for(run: Run, facts: Facts) -> tuple[Verdict, list[Because]] | None:
     if known["limits"]:
         *first, last = (_limit_text(one) for one in known["limits"])
         last += before_text(known, max(one["lanes"] for one in known["limits"]) - 1)
-        return Verdict.WAITING_FOR_LIMIT, [Because(f"It waits for {text}.") for text in (*first, last)]
+        kept = [Because("What comes free is kept for it until it goes.")] if known.get("is_kept_for") else []
+        return Verdict.WAITING_FOR_LIMIT, [*(Because(f"It waits for {text}.") for text in (*first, last)), *kept]
     if not run.limits or known.get("free_slots", 1):
         return None
     if known["free_slots"] is None:
@@ -57,10 +58,13 @@ def _limit_text(full: _Answer) -> str:
         parts.append(f"{_of(full['in_flight'], full['concurrency'], 'in flight')}{_holders(full)}")
     if full["rate"] is not None:
         count, per = full["rate"]["count"], full["rate"]["per"]
-        free = f"the next may come free at {full['free_at']}"
-        if full["free_at"] is None:
-            free = f"the next comes free {per} after a worker reports one that is dispatched"
-        parts.append(f"{_of(full['started'], count, f'starts in {per}')}; {free}")
+        parts.append(_of(full["started"], count, f"starts in {per}"))
+        if full["free_at"] is not None:
+            parts.append(f"the next may come free at {full['free_at']}")
+        elif full["started"] >= count:
+            parts.append(f"the next comes free {per} after a worker reports one that is dispatched")
+    if full.get("kept_for") is not None:
+        parts.append(f"what is free is kept for run {full['kept_for']}, which was passed over for long")
     name = f"the limit of queue {use.name[len(QUEUE) :]}" if use.name.startswith(QUEUE) else f"limit {use}"
     return f"{name}: {'; '.join(parts)}"
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from itinerary.protocol.identity import split_task_id
 from itinerary.protocol.instants import Instant, format_duration, format_instant
 from itinerary.protocol.limits import LimitUse
+from scheduler_service.core.leader.lanes import Lane
 from scheduler_service.core.leader.parts.rates import RatedUse
 from scheduler_service.core.leader.parts.slots import uses_of
 from scheduler_service.core.leader.publish_windows import free_slots
@@ -25,12 +26,14 @@ def waiting(state: SchedulerState, run_id: str, now: Instant) -> dict[str, Any] 
     if run is None or run.state not in WAITING:
         return None
     choosing = run_id in state.dispatches.in_progress
-    full = () if choosing else (full_limit_of(state, use, now) for use in uses_of(run.queue, run.limits))
+    lane = state.dispatches.closed_lane(run)
+    full = () if choosing else (full_limit_of(state, use, now, lane) for use in uses_of(run.queue, run.limits))
     before = state.dispatches.before(run, MOST_BEFORE + 1)
     return {
         "limits": [one for one in full if one is not None],
         "free_slots": free_slots(state, run.queue),
         "pending": state.runs.pending.get(run.queue, 0),
+        "is_kept_for": lane is not None and lane is state.slots.reserver,
         "before": min(before, MOST_BEFORE),
         "before_is_exact": before <= MOST_BEFORE,
     }
@@ -39,22 +42,28 @@ def waiting(state: SchedulerState, run_id: str, now: Instant) -> dict[str, Any] 
 def named_limit(state: SchedulerState, named: str, now: Instant) -> dict[str, Any] | None:
     """A limit by name, or by name and key as `tenant/acme`, if it has no room."""
     name, slash, key = named.partition("/")
-    return full_limit_of(state, LimitUse(name, key if slash else None), now)
+    return full_limit_of(state, LimitUse(name, key if slash else None), now, None)
 
 
-def full_limit_of(state: SchedulerState, use: LimitUse, now: Instant) -> dict[str, Any] | None:
-    """The limit, with what fills it and since when; None if it has room for a run, or is not defined."""
+def full_limit_of(state: SchedulerState, use: LimitUse, now: Instant, lane: Lane | None) -> dict[str, Any] | None:
+    """The limit, with what fills it and since when; None if it has room for a run of the lane, or is not defined.
+
+    `kept_for`: the run that was passed over for long, and for which the rest is kept.
+    """
     limit = state.controls.limits.get(use.name)
     if limit is None:
         return None
     bounds, taken = limit.bounds_of(use.key), state.slots.count(use)
-    by_slots = bounds.concurrency is not None and taken >= bounds.concurrency
+    asks = lane or Lane("")
+    kept = state.slots.reserved_start(use, asks)
+    by_slots = bounds.concurrency is not None and taken + state.slots.reserved(use, asks) >= bounds.concurrency
     rated = None if bounds.rate is None else RatedUse(use, bounds.rate)
     room = 1 if rated is None else state.rates.room(rated)
-    if not by_slots and room > 0:
+    by_rate = None if rated is None or room > kept else rated.rate
+    if not by_slots and by_rate is None:
         return None
-    free_in = None if rated is None else state.rates.room_in(rated)
-    by_rate = None if rated is None or room > 0 else rated.rate
+    free_in = None if rated is None or room > 0 else state.rates.room_in(rated)
+    reserver = state.slots.reserver if kept else None
     return {
         "name": use.name,
         "key": use.key,
@@ -64,6 +73,7 @@ def full_limit_of(state: SchedulerState, use: LimitUse, now: Instant) -> dict[st
         "rate": None if by_rate is None else {"count": by_rate.count, "per": format_duration(by_rate.per)},
         "started": None if by_rate is None else by_rate.count - room,
         "free_at": None if by_rate is None or free_in is None else format_instant(now + free_in),
+        "kept_for": reserver.runs[0][2] if reserver is not None and reserver.runs else None,
         "lanes": len(state.dispatches.closed.get(use, ())),
     }
 

@@ -71,6 +71,15 @@ def test_what_waits_before_is_counted_to_a_bound(before: int, exact: bool, said:
     assert said in waits([TWO], before, before_is_exact=exact)[1]
 
 
+def test_what_is_kept_for_a_run_that_was_passed_over_is_told() -> None:
+    kept = {**TWO, "in_flight": 1, "held_by": TWO["held_by"][:1], "kept_for": "C"}
+    said = waits([kept])[1]
+    assert "1 of 2 in flight, held by run A since 2026-11-27T10:02:00Z; what is free is kept for run C, which" in said
+    rated = {**RATE, "started": 89, "free_at": None, "kept_for": "C"}
+    assert "stripe: 89 of 90 starts in 10s; what is free is kept for run C, which was passed over" in waits([rated])[1]
+    assert "What comes free is kept for it until it goes." in waits([TWO], is_kept_for=True)[1]
+
+
 def test_all_limits_without_room_are_told() -> None:
     said = waits([TWO, RATE])[1]
     assert said.index("tenant/acme") < said.index("limit stripe")

@@ -34,7 +34,7 @@ def test_a_full_limit_is_named_with_its_holders_and_what_waits_before_in_the_lan
     one.moved("a0", "a1", "b0")
     full = {
         "name": "tenant", "key": "acme", "concurrency": 2, "in_flight": 2, "rate": None, "started": None,
-        "free_at": None, "lanes": 1,
+        "free_at": None, "lanes": 1, "kept_for": None,
         "held_by": [{"run_id": run_id, "attempt": None, "since": None} for run_id in ("a0", "a1")],
     }  # fmt: skip
     found = asked(one, "waiting", "a4")
@@ -112,3 +112,20 @@ def test_an_attempt_that_was_given_up_and_still_runs_is_named_as_such() -> None:
     assert one.due(waiting("a", "stripe")) == []
     (full,) = asked(one, "waiting", "a")["limits"]
     assert full["held_by"] == [{"run_id": "gone", "attempt": 2, "since": None}]
+
+
+def test_what_is_kept_for_a_run_that_was_passed_over_is_told_to_both() -> None:
+    one = gate(a=limit(1), b=limit(1))
+    assert one.due(waiting("a0", "a")) == ["a0"]
+    one.due(waiting("both", "a", "b"))
+    one.go("a0")
+    for _ in range(4):
+        one.step(after=10 * SECOND)
+        one.beat(running=["a0"])
+    assert one.due(waiting("b0", "b")) == []
+    (full,) = asked(one, "waiting", "b0")["limits"]
+    assert (full["name"], full["in_flight"], full["held_by"], full["kept_for"]) == ("b", 0, [], "both")
+    assert asked(one, "limit", "b")["kept_for"] == "both"
+    found = asked(one, "waiting", "both")
+    assert [(full["name"], full["kept_for"]) for full in found["limits"]] == [("a", None)]
+    assert (found["is_kept_for"], asked(one, "waiting", "b0")["is_kept_for"]) == (True, False)
