@@ -87,6 +87,31 @@ def test_an_occurrence_can_be_retracted_and_made_anew_in_one_transaction(bed: St
     assert bed.leader.read_runs([anew.run_id])[0].job_version == 2
 
 
+def test_an_edit_takes_back_missed_ranges_that_begin_in_its_time_and_its_repetition_none(bed: StoreBed) -> None:
+    """Who judged them did not know of the edit: it is planned anew from its instant on."""
+    lease = bed.lead()
+    bed.planned_job(lease), bed.planned_job(lease, "other")
+    bed.jobs.replace(a_job(title="new"), None)
+    start = lease.now + HOUR
+    at = (start - 2, start, start + HOUR)
+    missed = tuple(MissedRange(job, n, n + 1, 1, "late") for job in ("job", "other") for n in at)
+    bed.leader.create_runs(lease, CreateRuns((), lease.now, missed_ranges=missed))
+    edit = CreateRuns(
+        (), lease.now, (Retract("job", 2, start),), (MissedRange("job", start, start + 5, 2, "late"),), (("job", 2),)
+    )
+    bed.leader.create_runs(lease, edit)
+    others = [("other", n) for n in at]
+    assert _ranges(bed) == [("job", start - 2), ("job", start), *others]
+    since = MissedRange("job", start + HOUR, start + HOUR + 1, 1, "overlap")
+    bed.leader.create_runs(lease, CreateRuns((), lease.now, missed_ranges=(since,)))
+    bed.leader.create_runs(lease, edit)
+    assert _ranges(bed) == [("job", start - 2), ("job", start), ("job", start + HOUR), *others]
+
+
+def _ranges(bed: StoreBed) -> list[tuple[str, int]]:
+    return sorted((job, one.start) for job in ("job", "other") for one in bed.history.missed_ranges_of(job, 9))
+
+
 def test_an_occurrence_that_was_recalled_is_not_retracted(bed: StoreBed) -> None:
     """Made anew, it could start by the message that still lies in its queue."""
     lease = bed.lead()

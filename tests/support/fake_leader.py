@@ -235,6 +235,10 @@ class FakeLeaderStore(FakePolls):
                 and row.cancel_requested_at is None
             ):
                 del self._tables.runs[row.run_id]
+        job = self._tables.jobs.get(retract.job_id)
+        if job is not None and job.planned_version < retract.version:
+            ranges = self._tables.missed_ranges
+            ranges[:] = [one for one in ranges if one.job_id != retract.job_id or one.start < retract.start]
 
     def _keep_missed_range(self, missed_range: MissedRange) -> None:
         alike = [

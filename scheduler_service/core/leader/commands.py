@@ -24,7 +24,10 @@ CANCELLED_RUNNING: Final = "cancelled while running"
 
 @dataclass(frozen=True, slots=True)
 class Retract:
-    """Delete the occurrences of versions older than `version` that are still `scheduled` at or after `start`."""
+    """Delete the occurrences of versions older than `version` that are still `scheduled` at or after `start`.
+
+    And the missed ranges that begin there, unless `version` is planned: who judged them did not know of the edit.
+    """
 
     job_id: str
     version: int

@@ -44,10 +44,12 @@ _NOW: Final = bindparam("now", type_=InstantColumn)
 def retract(connection: Connection, retracts: Sequence[Retract]) -> None:
     """Delete occurrences of older versions that were never dispatched and that nobody asked to cancel.
 
-    The message of a recalled one still lies in its queue: a row created anew could start twice.
+    The message of a recalled one still lies in its queue: a row created anew could start twice. Missed ranges of that
+    time go too, unless the version is planned already: then this is a repetition, and they are its own.
     """
     for chunk in _RETRACTS.chunks([(r.job_id, r.version, r.start) for r in retracts]):
         connection.execute(_retract(dialect_of(connection)), chunk)
+        connection.execute(_retract_missed_ranges(dialect_of(connection)), chunk)
 
 
 def insert_missing(connection: Connection, new: Sequence[NewRun], now: Instant) -> set[str]:
@@ -121,6 +123,15 @@ def _retract(dialect: Dialect) -> Delete:
     later = and_(runs.c.job_id == batch.c.job_id, runs.c.scheduled_at >= batch.c.start)
     older = select(runs.c.id).select_from(batch.join(runs, later)).where(judged(batch.c.job_id, and_(*untouched)))
     return delete(runs).where(runs.c.id.in_(older))
+
+
+@cache
+def _retract_missed_ranges(dialect: Dialect) -> Delete:
+    batch = _RETRACTS.rows(dialect)
+    later = and_(gaps.c.job_id == batch.c.job_id, gaps.c.start_at >= batch.c.start)
+    edited = batch.join(jobs, jobs.c.job_id == batch.c.job_id).join(gaps, later)
+    unplanned = judged(batch.c.job_id, jobs.c.planned_version < batch.c.version)
+    return delete(gaps).where(gaps.c.id.in_(select(gaps.c.id).select_from(edited).where(unplanned)))
 
 
 @cache

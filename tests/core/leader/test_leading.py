@@ -344,6 +344,17 @@ class TestPause:
         done = [(run.scheduled_at - MONDAY) // SECOND for run in world.runs("a") if run.state is RunState.COMPLETED]
         assert done == [40, 50, 60]
 
+    def test_what_a_stalled_leader_missed_within_a_pause_it_did_not_know_was_no_occurrence(self, world: World) -> None:
+        world.every("a", "10s", misfire={"policy": "skip", "grace": "1s"})
+        world.advance(5 * SECOND)
+        world.store.jobs.set_paused("a", True, "quietly", None)
+        world.now += 40 * SECOND
+        world.advance(SECOND)
+        assert world.store.tables.missed_ranges
+        world.pause("a")
+        world.advance(SECOND)
+        assert not world.store.tables.missed_ranges
+
     def test_what_had_to_wait_when_the_job_was_paused_runs_after_the_resume(self, world: World) -> None:
         world.workers.seconds = 25
         world.every("a", "10s", overlap="queue_all")
