@@ -7,6 +7,7 @@ from itinerary.protocol.limits import LimitUse
 from itinerary.protocol.run_fields import RetryPolicy
 from scheduler_service.core.leader.iteration import next_wake
 from scheduler_service.core.leader.results import ClaimsRecalled
+from scheduler_service.core.leader.state import CoreSettings
 from scheduler_service.core.limits import Bounds, Limit, Rate
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.run_state import RunState
@@ -109,6 +110,15 @@ def test_a_retry_gives_its_slot_back_and_takes_its_turn_again() -> None:
     one.due(waiting("a", "stripe"), waiting("b", "stripe"))
     one.go("a")
     assert one.row("a", RunState.RETRYING, attempt=2, due_at=one.now + 600 * SECOND) == ["b"]
+
+
+def test_an_end_that_is_committed_late_frees_no_slot_of_the_next_attempt() -> None:
+    one = gate(stripe=1)
+    one.due(waiting("a", "stripe"), waiting("b", "stripe"))
+    one.go("a")
+    one.ended("a")
+    one.row("a", RunState.RUNNING, attempt=2)
+    assert one.committed() == []
 
 
 def test_all_limits_of_a_run_are_taken_together_or_none() -> None:
@@ -230,6 +240,14 @@ def test_priority_decides_who_gets_a_slot() -> None:
         one.ended(last)
         order += one.committed()
     assert order == ["high", "mid", "low"]
+
+
+@pytest.mark.parametrize(("plain", "limited", "first"), [(5, 1, "limited"), (1, 5, "plain")])
+def test_priority_decides_between_runs_with_limits_and_those_without(plain: int, limited: int, first: str) -> None:
+    one = Gate(settings=CoreSettings(publish_window=1))
+    one.edit(stripe=limit(1))
+    one.beat()
+    assert one.due(waiting("plain", priority=plain), waiting("limited", "stripe", priority=limited)) == [first]
 
 
 def test_lanes_of_a_fair_queue_take_turns_at_equal_priority() -> None:

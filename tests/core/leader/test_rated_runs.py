@@ -17,6 +17,7 @@ from scheduler_service.core.leader.past_starts import PruneStarts
 from scheduler_service.core.limits import Bounds, Limit, Rate
 from scheduler_service.core.run_state import RunState
 from tests.support.fake_rows import QueueRow
+from tests.support.gate import Gate, waiting
 from tests.support.world import World
 
 RATE = Rate(3, 10 * SECOND)
@@ -259,6 +260,15 @@ def test_a_new_rate_counts_what_is_in_flight() -> None:
     world.workers.listening = True
     world.advance(20 * SECOND)
     assert begun(world) == [0] * 5 + [10, 10]
+
+
+def test_a_new_rate_counts_what_runs() -> None:
+    one = Gate()
+    one.beat()
+    one.due(waiting("a"))
+    one.go("a")
+    one.edit(of_q=Limit("", Bounds(rate=Rate(1, 10 * SECOND))))
+    assert one.due(waiting("b")) == []
 
 
 class Trouble:
