@@ -51,6 +51,11 @@ def site(sqlite_url: str, redis_url: str) -> Iterator[Site]:
             keys = {f"{JOB}-{n}": {"concurrency": n} for n in (1, 2)}
             client.start_freeze({"jobs": [JOB, *(f"{JOB}-{n}" for n in range(3))]}, "the closing of the books " * 9)
             client.put_limit(JOB, {"rate": {"count": 90, "per": "10s"}, "per_key": True, "overrides": keys})
+            wide = {"k" * 256: {"concurrency": 2}}
+            client.put_limit("w" * 100, {"concurrency": 1, "per_key": True, "overrides": wide})
+            client.put_queue("q" * 128, {"concurrency": 2, "description": "d" * 200})
+            client.pause_queue("q" * 128, "r" * 200)
+            client.start_freeze({"queues": ["q" * 128, "p" * 128]}, "r" * 200)
         yield served
         served.database.close()
 
@@ -156,5 +161,5 @@ def test_a_limit_is_edited_in_its_row_and_deleted_after_a_question(browser: Brow
     assert browser.run("document.querySelector('#delete').checkVisibility()") is False
     browser.click(".editing summary")
     browser.click("#delete")
-    browser.wait_for("document.querySelector('.empty')")
+    browser.wait_for(f"document.querySelector('table') && !document.getElementById('limit-{JOB}')")
     assert [said for said in browser.complaints if "422" not in said] == []
