@@ -10,7 +10,10 @@ Concurrency = Annotated[
     str | None, typer.Option(help="How many runs may be in flight; none: any number.", show_default=False)
 ]
 Rate = Annotated[
-    str | None, typer.Option(help="How many runs may start in a time, 90/10s; none: any number.", show_default=False)
+    str | None,
+    typer.Option(
+        help="How many runs may start in a window of time, such as 90/10s; none: any number.", show_default=False
+    ),
 ]
 Description = Annotated[str | None, typer.Option(help="The purpose.", show_default=False)]
 

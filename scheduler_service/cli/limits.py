@@ -17,7 +17,7 @@ from scheduler_service.core.contract.limit_texts import bounds_text, read_overri
 
 Name = Annotated[str, typer.Argument(help="The limit's name.", show_default=False, autocompletion=limit_names)]
 
-limits = typer.Typer(help="Limits: how many runs at a time, how many in a time.", no_args_is_help=True)
+limits = typer.Typer(help="Limits: how many runs at a time, and how many in a window of time.", no_args_is_help=True)
 
 
 @limits.command("list")
