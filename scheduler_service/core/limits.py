@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from itinerary.protocol.instants import Duration
+from itinerary.protocol.limits import LimitUse
 
 QUEUE: Final = "queue:"
 """Before the name of a queue: the name of its own limit, which no other limit can have."""
@@ -39,6 +40,10 @@ class Limit:
     per_key: bool = False
     overrides: Mapping[str, Bounds] = field(default_factory=dict)
     description: str = ""
+
+    def counted(self, use: LimitUse) -> LimitUse:
+        """What a run counts as that names this limit so: a key counts for nothing where the limit has none any more."""
+        return use if self.per_key or use.key is None else LimitUse(use.name)
 
     def bounds_of(self, key: str | None) -> Bounds:
         """The bounds that hold for this key."""

@@ -16,7 +16,7 @@ from scheduler_service.core.leader.publish_windows import free_slots
 from scheduler_service.core.leader.recalling import recall
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step
-from scheduler_service.core.limits import QUEUE, Rate
+from scheduler_service.core.limits import QUEUE, Limit, Rate
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.run_state import WAITING
 
@@ -45,16 +45,25 @@ def has_worker(state: SchedulerState, queue: str) -> bool:
     return bool(free_slots(state, queue))
 
 
+def slots_taken(state: SchedulerState, limit: Limit, use: LimitUse) -> int:
+    """How many runs hold a slot of the limit that count as this use does."""
+    return state.slots.count(use) if limit.per_key else state.slots.count_of_all_keys(limit.name)
+
+
 def full_limit(state: SchedulerState, lane: Lane) -> LimitUse | None:
     """The first limit of the lane that has no room for it; None if all have."""
     rated = []
-    for use in lane.limits:
-        limit = state.controls.limits.get(use.name)
+    for named in lane.limits:
+        limit = state.controls.limits.get(named.name)
         if limit is None:
             continue
+        use = limit.counted(named)
         bounds, promised = limit.bounds_of(use.key), state.slots.promised(use, lane)
         reserved = state.slots.reserved(use, lane)
-        if bounds.concurrency is not None and state.slots.count(use) + promised + reserved >= bounds.concurrency:
+        if (
+            bounds.concurrency is not None
+            and slots_taken(state, limit, use) + promised + reserved >= bounds.concurrency
+        ):
             return use
         if bounds.rate is not None:
             count = bounds.rate.count - state.slots.reserved_start(use, lane)
@@ -137,7 +146,7 @@ def _has_starts(state: SchedulerState, lane: Lane) -> bool:
     for use in lane.limits:
         limit = state.controls.limits.get(use.name)
         rate = None if limit is None else limit.bounds_of(use.key).rate
-        if rate is not None and state.rates.room(RatedUse(use, rate)) <= 0:
+        if limit is not None and rate is not None and state.rates.room(RatedUse(limit.counted(use), rate)) <= 0:
             return False
     return True
 
@@ -158,9 +167,14 @@ def recall_hogs(state: SchedulerState, step: Step) -> None:
         run = state.runs.get(run_id)
         if run is None or step.now - at < _LIES_TOO_LONG or state.unstarted.is_received(run_id, step.now):
             continue
-        if any(use in state.dispatches.closed for use in run.limits):
+        if any(_counted(state, use) in state.dispatches.closed for use in run.limits):
             hogs.append(run_id)
     recall(state, step, hogs[:_RECALLED_AT_ONCE], "recalled: no worker received it, and others wait for its slot")
+
+
+def _counted(state: SchedulerState, use: LimitUse) -> LimitUse:
+    limit = state.controls.limits.get(use.name)
+    return use if limit is None else limit.counted(use)
 
 
 def next_of_limits(state: SchedulerState, now: Instant) -> Instant | None:

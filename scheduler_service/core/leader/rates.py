@@ -30,8 +30,8 @@ def rates_of(state: SchedulerState, run: ActiveRun) -> tuple[RatedUse, ...]:
     for use in (LimitUse(QUEUE + run.queue), *run.limits):
         limit = limits.get(use.name)
         rate = None if limit is None else limit.bounds_of(use.key).rate
-        if rate is not None:
-            found.append(RatedUse(use, rate))
+        if limit is not None and rate is not None:
+            found.append(RatedUse(limit.counted(use), rate))
     return tuple(found)
 
 
@@ -61,14 +61,19 @@ def follow_row(state: SchedulerState, row: ActiveRun) -> None:
 
 def follow_edit(state: SchedulerState, before: Mapping[str, Limit]) -> None:
     """Count what is in flight for rates that are new: what runs counts as started, it may have since the edit."""
-    if not any(_longest(limit) and not _longest(before.get(name)) for name, limit in state.controls.limits.items()):
+    new = {name for name, limit in state.controls.limits.items() if _is_new(limit, before.get(name))}
+    if not new:
         return
     for run in state.runs:
         if run.state is PENDING or run.run_id in state.dispatches.in_progress:
             state.rates.moved(run.run_id, rates_of(state, run))
         elif run.state is RUNNING:
-            new = [rated for rated in rates_of(state, run) if not _longest(before.get(rated.use.name))]
-            state.rates.started(run.run_id, new)
+            state.rates.started(run.run_id, [rated for rated in rates_of(state, run) if rated.use.name in new])
+
+
+def _is_new(limit: Limit, before: Limit | None) -> bool:
+    """Whether the limit has a rate that it had not, or counts keys otherwise."""
+    return bool(_longest(limit)) and (before is None or not _longest(before) or limit.per_key != before.per_key)
 
 
 def restore(state: SchedulerState, starts: Iterable[PastStarts]) -> None:
@@ -78,8 +83,8 @@ def restore(state: SchedulerState, starts: Iterable[PastStarts]) -> None:
     for past in oldest_first:
         limit = state.controls.limits.get(past.use.name)
         rate = None if limit is None else limit.bounds_of(past.use.key).rate
-        if rate is not None:
-            state.rates.restore(RatedUse(past.use, rate), past.age, past.count)
+        if limit is not None and rate is not None:
+            state.rates.restore(RatedUse(limit.counted(past.use), rate), past.age, past.count)
 
 
 def clock_stepped(state: SchedulerState, step: Step, stepped: ClockStepped) -> None:

@@ -10,6 +10,7 @@ from itinerary.protocol.identity import split_task_id
 from itinerary.protocol.instants import Instant, format_duration, format_instant
 from itinerary.protocol.limits import LimitUse
 from scheduler_service.core.leader.lanes import Lane
+from scheduler_service.core.leader.limiting import slots_taken
 from scheduler_service.core.leader.parts.rates import RatedUse
 from scheduler_service.core.leader.parts.slots import uses_of
 from scheduler_service.core.leader.publish_windows import free_slots
@@ -53,7 +54,8 @@ def full_limit_of(state: SchedulerState, use: LimitUse, now: Instant, lane: Lane
     limit = state.controls.limits.get(use.name)
     if limit is None:
         return None
-    bounds, taken = limit.bounds_of(use.key), state.slots.count(use)
+    use = limit.counted(use)
+    bounds, taken = limit.bounds_of(use.key), slots_taken(state, limit, use)
     asks = lane or Lane("")
     kept = state.slots.reserved_start(use, asks)
     by_slots = bounds.concurrency is not None and taken + state.slots.reserved(use, asks) >= bounds.concurrency

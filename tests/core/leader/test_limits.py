@@ -167,6 +167,19 @@ def test_a_limit_that_is_defined_counts_what_is_in_flight_already() -> None:
     assert one.due(waiting("b", "stripe"), waiting("q2"), waiting("q3")) == ["q2"]
 
 
+def test_a_limit_that_has_keys_no_more_counts_all_runs_together_whatever_keys_they_name() -> None:
+    one = Gate()
+    one.edit(tenant=limit(1, overrides={"acme": 2}))
+    one.beat()
+    runs = [waiting(f"{key}{n}", ("tenant", key)) for key in ("acme", "other") for n in range(3)]
+    assert sorted(one.due(*runs)) == ["acme0", "acme1", "other0"]
+    assert one.edit(tenant=limit(2)) == []
+    for number, run_id in enumerate(("acme0", "acme1", "other0")):
+        one.go(run_id)
+        one.ended(run_id)
+        assert len(one.committed()) == (number > 0), "one of any key for each that ends, once two are left"
+
+
 def test_the_own_limit_of_a_queue_holds_for_each_of_its_runs_and_wakes_them() -> None:
     one = gate(of_q=2)
     assert one.due(*(waiting(f"r{n}") for n in range(3))) == ["r0", "r1"]
@@ -326,7 +339,9 @@ def test_lanes_of_one_rate_go_as_soon_as_those_before_them_have_gone() -> None:
 
 
 def test_nothing_is_kept_of_lanes_and_limits_that_are_over() -> None:
-    one = gate(tenant=1)
+    one = Gate()
+    one.edit(tenant=limit(1, overrides={"k0": 1}))
+    one.beat()
     one.due(*(waiting(f"r{n}", ("tenant", f"k{n}")) for n in range(50)), *(waiting(f"z{n}", ACME) for n in range(3)))
     for _ in range(4):
         out = [run_id for run_id in one.asked if one.state.slots.uses(run_id)]

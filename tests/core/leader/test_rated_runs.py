@@ -271,6 +271,20 @@ def test_a_new_rate_counts_what_runs() -> None:
     assert one.due(waiting("b")) == []
 
 
+def test_a_rate_that_has_keys_no_more_counts_all_starts_together() -> None:
+    one, bounds = Gate(), Bounds(rate=Rate(2, 10 * SECOND))
+    one.edit(tenant=Limit("", bounds, per_key=True))
+    one.beat()
+    assert sorted(one.due(*(waiting(f"{key}{n}", ("tenant", key)) for key in "ab" for n in range(3)))) == [
+        "a0", "a1", "b0", "b1",
+    ]  # fmt: skip
+    for run_id in ("a0", "a1", "b0", "b1"):
+        one.go(run_id)
+    assert one.edit(tenant=Limit("", bounds)) == []
+    assert one.step(after=9 * SECOND) == []
+    assert len(one.step(after=2 * SECOND)) == 2
+
+
 class Trouble:
     """What happens to one world, by the dice."""
 

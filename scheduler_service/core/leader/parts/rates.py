@@ -9,13 +9,14 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from itinerary.protocol.instants import Duration
 from itinerary.protocol.limits import LimitUse
 from scheduler_service.core.limits import Rate
 
 MOST_BUCKETS: Final = 1_000
+_Timed: TypeAlias = tuple[Duration, str, str, LimitUse]
 
 
 class RatedUse(NamedTuple):
@@ -23,6 +24,11 @@ class RatedUse(NamedTuple):
 
     use: LimitUse
     rate: Rate
+
+
+def _timed(at: Duration, use: LimitUse) -> _Timed:
+    """An entry of a heap: a use with a key and one without cannot be compared."""
+    return at, use.name, use.key or "", use
 
 
 @dataclass(slots=True)
@@ -79,8 +85,8 @@ class Rates:
     _windows: dict[LimitUse, _Window] = field(default_factory=dict)
     _moved: dict[str, tuple[LimitUse, ...]] = field(default_factory=dict)
     _refused: dict[LimitUse, tuple[int, Duration | None]] = field(default_factory=dict)
-    _free: list[tuple[Duration, LimitUse]] = field(default_factory=list)
-    _over: list[tuple[Duration, LimitUse]] = field(default_factory=list)
+    _free: list[_Timed] = field(default_factory=list)
+    _over: list[_Timed] = field(default_factory=list)
     _prune_at: Duration = 0
 
     def tick(self, steady: Duration) -> None:
@@ -114,7 +120,7 @@ class Rates:
         """Take out the refused uses that have room now."""
         free = []
         while self._free and self._free[0][0] <= self.now:
-            at, use = heappop(self._free)
+            at, *_, use = heappop(self._free)
             count, planned = self._refused.get(use, (0, None))
             if planned != at:
                 continue
@@ -128,7 +134,7 @@ class Rates:
 
     def next_in(self) -> Duration | None:
         """How long after this pass began a refused use may have room; None if only a report can tell."""
-        while self._free and self._refused.get(self._free[0][1], (0, None))[1] != self._free[0][0]:
+        while self._free and self._refused.get(self._free[0][-1], (0, None))[1] != self._free[0][0]:
             heappop(self._free)
         return max(0, self._free[0][0] - self.now) if self._free else None
 
@@ -174,7 +180,7 @@ class Rates:
     def forget_empty(self) -> None:
         """Forget windows in which nothing is counted any more: keys come and go."""
         while self._over and self._over[0][0] <= self.now:
-            _, use = heappop(self._over)
+            *_, use = heappop(self._over)
             window = self._windows[use]
             window.is_watched = False
             if window.counted(self.now) == 0 and use not in self._refused:
@@ -217,7 +223,7 @@ class Rates:
 
     def _watch(self, use: LimitUse, window: _Window) -> None:
         window.is_watched = True
-        heappush(self._over, (window.buckets[-1].last + window.per if window.buckets else self.now, use))
+        heappush(self._over, _timed(window.buckets[-1].last + window.per if window.buckets else self.now, use))
 
     def _plan(self, use: LimitUse) -> None:
         """Note when a refused use is to be tried again."""
@@ -225,5 +231,5 @@ class Rates:
         window = self._windows[use]
         at = self.now if window.counted(self.now) < count else window.free_at(count)
         if at != planned and at is not None:
-            heappush(self._free, (at, use))
+            heappush(self._free, _timed(at, use))
         self._refused[use] = (count, at)

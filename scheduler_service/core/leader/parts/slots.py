@@ -26,15 +26,17 @@ def uses_of(queue: str, limits: Uses) -> Uses:
 
 @dataclass(slots=True)
 class Slots:
-    """The holders of each limit and key. `_ending`: attempts whose end is not committed yet, by run.
+    """The holders of each limit and key. `_of_name`: how many a limit has, over all keys.
 
-    `suspects`: attempts that are over and that a heartbeat listed, with its worker and time. `_given_up`: those whose
-    slots are kept. `_freed`: limits that may have got room since the last call. `_promised`: slots that lanes opened in
-    this pass are to have. `reserver`: the lane for which a slot of each of its limits is kept until it is served.
+    `_ending`: attempts whose end is not committed yet, by run. `suspects`: attempts that are over and that a heartbeat
+    listed, with its worker and time. `_given_up`: those whose slots are kept. `_freed`: limits that may have got room
+    since the last call. `_promised`: slots that lanes opened in this pass are to have. `reserver`: the lane for which a
+    slot of each of its limits is kept until it is served.
     """
 
     _uses: dict[str, Uses] = field(default_factory=dict)
     _holders: dict[LimitUse, dict[str, None]] = field(default_factory=dict)
+    _of_name: Counter[str] = field(default_factory=Counter)
     _ending: dict[str, int] = field(default_factory=dict)
     suspects: dict[str, tuple[str, Instant]] = field(default_factory=dict)
     _given_up: dict[str, tuple[str, Instant]] = field(default_factory=dict)
@@ -48,6 +50,10 @@ class Slots:
     def count(self, use: LimitUse) -> int:
         """How many slots of the limit and key are taken."""
         return len(self._holders.get(use, ()))
+
+    def count_of_all_keys(self, name: str) -> int:
+        """How many slots of the limit are taken, whatever the keys of their runs."""
+        return self._of_name[name]
 
     def holders(self, use: LimitUse) -> Mapping[str, None]:
         """The runs that hold a slot of the limit and key, the first first, and task ids of attempts given up."""
@@ -65,7 +71,10 @@ class Slots:
         """Give each of these runs, which have the same limits, a slot of each; it may have them already."""
         self._uses.update(dict.fromkeys(run_ids, uses))
         for use in uses:
-            self._holders.setdefault(use, {}).update(dict.fromkeys(run_ids))
+            holders = self._holders.setdefault(use, {})
+            before = len(holders)
+            holders.update(dict.fromkeys(run_ids))
+            self._of_name[use.name] += len(holders) - before
         if self._ending:
             for run_id in run_ids:
                 self._ending.pop(run_id, None)  # the slot is the row's: its next attempt keeps it
@@ -88,7 +97,12 @@ class Slots:
             del holders[run_id]
             if not holders:
                 del self._holders[use]
+            self._of_name[use.name] -= 1
+            if not self._of_name[use.name]:
+                del self._of_name[use.name]
             self._freed[use] = None
+            if use.key is not None:
+                self._freed[LimitUse(use.name)] = None  # the limit may have no keys any more
 
     def keep(self, attempt: str, uses: Uses, worker: str, now: Instant) -> None:
         """Keep slots for an attempt that was given up and may still run."""
