@@ -81,6 +81,16 @@ def test_a_refused_use_is_named_when_a_start_leaves_its_window_and_not_before() 
     assert rates.next_in() is None
 
 
+def test_a_use_that_is_refused_in_each_pass_is_planned_once() -> None:
+    rates = at(Rates(), 0)
+    assert start(rates, "a", ONE_A_MINUTE)
+    for number in range(100):
+        assert rates.may_start([ONE_A_MINUTE]) == TENANT, number
+    assert len(rates._free) == 1
+    assert rates.next_in() == 60 * SECOND
+    assert at(rates, 60).take_free() == [TENANT]
+
+
 def test_a_refused_use_that_waits_for_a_report_is_planned_by_it() -> None:
     rates = at(Rates(), 0)
     rates.moved("a", [ONE_A_MINUTE])

@@ -105,7 +105,8 @@ class Rates:
         """None if a run of all these uses may be moved now; else the use that is full: `take_free` names it again."""
         for rated in uses:
             if self.room(rated) <= 0:
-                self._refused[rated.use] = (rated.rate.count, None)
+                _, planned = self._refused.get(rated.use, (0, None))
+                self._refused[rated.use] = (rated.rate.count, planned)
                 self._plan(rated.use)
                 return rated.use
         return None
