@@ -6,6 +6,8 @@ from itinerary.protocol.instants import MILLISECOND, SECOND
 from itinerary.protocol.limits import LimitUse
 from itinerary.protocol.run_fields import RetryPolicy
 from scheduler_service.core.leader.iteration import next_wake
+from scheduler_service.core.leader.lanes import Lane
+from scheduler_service.core.leader.parts.dispatches import Dispatches
 from scheduler_service.core.leader.results import ClaimsRecalled
 from scheduler_service.core.leader.state import CoreSettings
 from scheduler_service.core.limits import Bounds, Limit, Rate
@@ -354,6 +356,27 @@ def test_nothing_is_kept_of_lanes_and_limits_that_are_over() -> None:
     dispatches, slots = state.dispatches, state.slots
     left = [dispatches.waiting, dispatches.closed, dispatches._turns, slots._holders, slots._uses, slots._ending]
     assert not any(left), left
+
+
+def test_lanes_that_come_and_go_while_one_is_passed_over_are_forgotten() -> None:
+    dispatches = Dispatches()
+
+    def closed(run: ActiveRun) -> Lane:
+        dispatches.queue_up(run)
+        lane = dispatches.first("q", with_limits=True)
+        assert lane is not None
+        dispatches.close(lane, run.limits[0], T0)
+        return lane
+
+    stays, pauses = closed(waiting("stays", "a", "b")), closed(waiting("pauses", "b", "c"))
+    dispatches.open(pauses)
+    for number in range(1_000):
+        run = waiting(f"r{number}", ("a", f"k{number}"), ("b", "k"), priority=1)
+        dispatches.discard_first(closed(run))
+    assert len(dispatches._watched) < 200
+    dispatches.close(pauses, LimitUse("c"), T0 + SECOND)
+    passed_over = [dispatches.take_passed_over(T0) for _ in range(3)]
+    assert passed_over == [stays, pauses, None], "since it was closed first"
 
 
 def overdue(attempts: int = 1) -> ActiveRun:

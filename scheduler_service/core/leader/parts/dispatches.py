@@ -7,11 +7,14 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from itinerary.protocol.instants import Instant
 from itinerary.protocol.limits import LimitUse
 from scheduler_service.core.leader.lanes import Lane, LaneOrder, QueueLanes, Turns
 from scheduler_service.core.model import ActiveRun
+
+_SLACK: Final = 64
 
 
 @dataclass(slots=True)
@@ -28,6 +31,7 @@ class Dispatches:
     _fair: frozenset[str] = frozenset()
     _turns: dict[LimitUse, Turns] = field(default_factory=dict)
     _watched: list[tuple[Instant, int, Lane]] = field(default_factory=list)
+    _most_watched: int = _SLACK
     _number: int = 0
 
     def queue_up(self, run: ActiveRun) -> None:
@@ -193,6 +197,19 @@ class Dispatches:
         lane.is_watched = True
         self._number += 1
         heapq.heappush(self._watched, (at, self._number, lane))
+        if len(self._watched) > self._most_watched:  # lanes come and go
+            self._watch_closed()
+
+    def _watch_closed(self) -> None:
+        """Watch only lanes that wait for a limit; another one is watched again when it is closed."""
+        closed = []
+        for entry in self._watched:
+            lane = entry[-1]
+            lane.is_watched = lane.closed_by is not None
+            if lane.is_watched:
+                closed.append(entry)
+        heapq.heapify(closed)
+        self._watched, self._most_watched = closed, 2 * len(closed) + _SLACK
 
     def _wait_for(self, lane: Lane, use: LimitUse) -> None:
         turns = self._turns.setdefault(use, Turns())
