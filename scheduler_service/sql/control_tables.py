@@ -1,6 +1,6 @@
 """Tables of queues, limits and freezes, of the jobs that name a limit, of the version of edits, and of starts by rates.
 
-They belong to the metadata of tables.py. Promises that a row of `queues` exists only where somebody described or paused
+They belong to the metadata of tables.py. Promises that a row of `queues` exists only where somebody defined or paused
 the queue. Holds no statement.
 """
 
@@ -78,7 +78,7 @@ job_limits: Final = Table(
 )
 Index("ix_job_limits_job", job_limits.c.job_id)
 
-# What the leader heard to start for each rate: `count` starts no later than `at`. Without keys, the key is ''.
+# Starts that were reported to the leader, for each rate: `count` of them no later than `at`. Without keys, the key is ''.
 limit_starts: Final = Table(
     "limit_starts",
     metadata,
