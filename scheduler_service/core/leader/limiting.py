@@ -155,21 +155,21 @@ def _may_be_served(state: SchedulerState, lane: Lane, now: Instant) -> bool:
     return state.controls.pause_of(lane.queue, now) is None and has_worker(state, lane.queue)
 
 
-def recall_hogs(state: SchedulerState, step: Step) -> None:
+def recall_unreceived(state: SchedulerState, step: Step) -> None:
     """Recall what no worker has received for long while lanes wait for one of its slots; once a second.
 
     Its queue may have lost its workers, or they are busy. Its turn at the limit is over by then.
     """
     if not state.dispatches.closed or not state.slots.check_due(step.now):
         return
-    hogs = []
+    unreceived = []
     for run_id, at in state.unstarted.published.items():
         run = state.runs.get(run_id)
         if run is None or step.now - at < _LIES_TOO_LONG or state.unstarted.is_received(run_id, step.now):
             continue
         if any(_counted(state, use) in state.dispatches.closed for use in run.limits):
-            hogs.append(run_id)
-    recall(state, step, hogs[:_RECALLED_AT_ONCE], "recalled: no worker received it, and others wait for its slot")
+            unreceived.append(run_id)
+    recall(state, step, unreceived[:_RECALLED_AT_ONCE], "recalled: no worker received it, and others wait for its slot")
 
 
 def _counted(state: SchedulerState, use: LimitUse) -> LimitUse:

@@ -433,8 +433,8 @@ def test_what_nobody_receives_is_recalled_for_those_that_wait_for_its_slot_and_g
     one.edit(stripe=limit(1), other=limit(1))
     one.beat("busy", queues="p", slots=1)
     one.beat("idle", queues="q")
-    assert one.due(waiting("hog", "stripe", queue="p")) == ["hog"]
-    one.moved("hog")
+    assert one.due(waiting("lying", "stripe", queue="p")) == ["lying"]
+    one.moved("lying")
     one.now += 11 * SECOND
     one.beat("busy", queues="p", slots=1)
     one.step()
@@ -444,8 +444,8 @@ def test_what_nobody_receives_is_recalled_for_those_that_wait_for_its_slot_and_g
     one.beat("idle", queues="q")
     assert one.due(waiting("b", "stripe"), waiting("free")) == ["free"]
     one.step(after=SECOND)
-    assert one.recalls == ["hog"]
-    one.step(ClaimsRecalled((("hog", 1, one.asked["hog"][1], True),)))
+    assert one.recalls == ["lying"]
+    one.step(ClaimsRecalled((("lying", 1, one.asked["lying"][1], True),)))
     assert one.committed() == ["b"]
 
 
