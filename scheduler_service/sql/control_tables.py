@@ -78,7 +78,7 @@ job_limits: Final = Table(
 )
 Index("ix_job_limits_job", job_limits.c.job_id)
 
-# Starts that were reported to the leader, for each rate: `count` of them no later than `at`. Without keys, the key is ''.
+# Starts that were reported to the leader, for each rate: `count` of them by `at`. Without keys, the key is ''.
 limit_starts: Final = Table(
     "limit_starts",
     metadata,
