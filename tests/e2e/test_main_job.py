@@ -105,15 +105,15 @@ def test_a_freeze_starts_nothing_through_a_takeover_skips_by_due_time_and_lets_t
     system: System,
 ) -> None:
     client = system.client
-    system.make_job("tick", "1s", overlap="allow", tags=["frozen"], misfire={"policy": "fire_all"})
+    system.make_job("held", "1s", overlap="allow", tags=["frozen"], misfire={"policy": "fire_all"})
     system.make_job("other", "1s", overlap="allow")
-    wait_until(lambda: system.completed("tick") > 1, 30, system.output, 0.2)
+    wait_until(lambda: system.completed("held") > 1, 30, system.output, 0.2)
     freeze = client.start_freeze({"tags": ["frozen"]}, "a deploy", during="skip")
     begun = lambda: [one.running + one.pending for one in [client.freeze(freeze.freeze_id)]]  # noqa: E731
     wait_until(lambda: begun() == [0], 30, system.output, 0.2)
     term, others = client.status()["term"], system.completed("other")
-    held = client.trigger("tick")["run_id"]
-    forced = client.trigger("tick", force=True)["run_id"]
+    held = client.trigger("held")["run_id"]
+    forced = client.trigger("held", force=True)["run_id"]
     wait_until(lambda: client.run(forced)["state"] == "completed", 30, system.output, 0.2)
     system.kill("leader")
     wait_until(lambda: (now := client.status())["leader_answers"] and now["term"] > term, 60, system.output, 0.2)
@@ -123,11 +123,11 @@ def test_a_freeze_starts_nothing_through_a_takeover_skips_by_due_time_and_lets_t
     ended = client.end_freeze(freeze.freeze_id)
     wait_until(lambda: client.run(held)["state"] == "completed", 60, system.output, 0.2)
     due = lambda run: freeze.since <= run.due_at < ended.ended_at  # noqa: E731
-    within = [run for run in client.all_runs(job_id="tick") if "manual" not in run.run_id and due(run)]
+    within = [run for run in client.all_runs(job_id="held") if "manual" not in run.run_id and due(run)]
     assert {run.state for run in within} == {"skipped"}
-    skipped = client.explain_job("tick", freeze.since.replace(microsecond=0) + timedelta(seconds=2))
+    skipped = client.explain_job("held", freeze.since.replace(microsecond=0) + timedelta(seconds=2))
     assert f"skipped by freeze {freeze.freeze_id} since" in skipped["text"]
-    system.client.delete_job("tick")
+    system.client.delete_job("held")
     system.client.delete_job("other")
 
 

@@ -4,6 +4,7 @@ import json
 import random
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from apscheduler.jobstores.redis import RedisJobStore  # type: ignore[import-unt
 from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore  # type: ignore[import-untyped]
 from apscheduler.schedulers.background import BackgroundScheduler  # type: ignore[import-untyped]
 from apscheduler.triggers.cron import CronTrigger  # type: ignore[import-untyped]
+from celery import _state
 
 from itinerary.apps.apscheduler_jobs import export_apscheduler
 from itinerary.protocol.errors import BadValue
@@ -47,6 +49,15 @@ def converted() -> dict[str, Converted]:
     scheduler.remove_job("every 25")
     scheduler.add_job(report, "interval", minutes=25, id="every 25")
     return read(scheduler)
+
+
+@pytest.fixture
+def current_app() -> Iterator[None]:
+    """A task is unpickled as that of the current app."""
+    before = _state.get_current_app()
+    apscheduler_app.app.set_current()
+    yield
+    before.set_current()
 
 
 def one_job(*, args: Any = (), kwargs: Any = None, **fields: Any) -> BackgroundScheduler:
@@ -153,6 +164,7 @@ def test_a_paused_job_is_left_out(converted: dict[str, Converted]) -> None:
 # Stores
 
 
+@pytest.mark.usefixtures("current_app")
 @pytest.mark.parametrize("kind", ["memory", "sqlalchemy", "redis"])
 def test_a_job_store_is_read_and_what_is_pickled_only_when_asked(kind: str, tmp_path: Path, redis_url: str) -> None:
     stores = {
