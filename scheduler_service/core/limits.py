@@ -42,7 +42,7 @@ class Limit:
     description: str = ""
 
     def counted(self, use: LimitUse) -> LimitUse:
-        """What a run counts as that names this limit so: a key counts for nothing where the limit has none any more."""
+        """The use by which a run is counted: all together in a limit without keys, whatever keys its runs name."""
         return use if self.per_key or use.key is None else LimitUse(use.name)
 
     def bounds_of(self, key: str | None) -> Bounds:
