@@ -123,8 +123,8 @@ def test_a_freeze_starts_nothing_through_a_takeover_skips_by_due_time_and_lets_t
     ended = client.end_freeze(freeze.freeze_id)
     wait_until(lambda: client.run(held)["state"] == "completed", 60, system.output, 0.2)
     due = lambda run: freeze.since <= run.due_at < ended.ended_at  # noqa: E731
-    within = [run for run in client.all_runs(job_id="held") if "manual" not in run.run_id and due(run)]
-    assert {run.state for run in within} == {"skipped"}
+    within = lambda: [run for run in client.all_runs(job_id="held") if "manual" not in run.run_id and due(run)]  # noqa: E731
+    wait_until(lambda: {run.state for run in within()} == {"skipped"}, 30, system.output, 0.2)
     skipped = client.explain_job("held", freeze.since.replace(microsecond=0) + timedelta(seconds=2))
     assert f"skipped by freeze {freeze.freeze_id} since" in skipped["text"]
     system.client.delete_job("held")
