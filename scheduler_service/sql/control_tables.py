@@ -1,4 +1,4 @@
-"""Tables of queues, limits and freezes, of the jobs that name a limit, of the version of edits, and of starts by rates.
+"""Tables of queues, limits, freezes and calendars, of the jobs that name them, of the version of edits, and of starts.
 
 They belong to the metadata of tables.py. Promises that a row of `queues` exists only where somebody defined or paused
 the queue. Holds no statement.
@@ -89,3 +89,46 @@ limit_starts: Final = Table(
     Column("count", Integer, nullable=False),
 )
 Index("ix_limit_starts_limit", limit_starts.c.limit_name, limit_starts.c.at, limit_starts.c.id)
+
+calendars: Final = Table(
+    "calendars",
+    metadata,
+    Column("calendar_id", KEY, primary_key=True),
+    Column("definition", PAYLOAD, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("created_at", InstantColumn, nullable=False),
+    Column("updated_at", InstantColumn, nullable=False),
+)
+
+# `revision`: the version of all edits that this one made; 0 where no job used the calendar then.
+# `ended_at`: when the next version begins, or the calendar was deleted. Rows outlive their calendar, as runs their job.
+calendar_versions: Final = Table(
+    "calendar_versions",
+    metadata,
+    Column("calendar_id", KEY, primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("revision", BigInteger, nullable=False),
+    Column("definition", PAYLOAD, nullable=False),
+    Column("compiled", PAYLOAD, nullable=False),
+    Column("effective_from", InstantColumn, nullable=False),
+    Column("ended_at", InstantColumn),
+    Column("created_at", InstantColumn, nullable=False),
+    Column("actor", Text, nullable=False),
+)
+Index("ix_calendar_versions_revision", calendar_versions.c.revision)
+Index(
+    "ix_calendar_versions_ended",
+    calendar_versions.c.ended_at,
+    calendar_versions.c.calendar_id,
+    calendar_versions.c.version,
+)
+
+# Which current jobs name a calendar, as `job_limits`; `by_days`: the job moves days, and needs whole days of its zone.
+job_calendars: Final = Table(
+    "job_calendars",
+    metadata,
+    Column("calendar_id", KEY, primary_key=True),
+    Column("job_id", KEY, primary_key=True),
+    Column("by_days", Boolean, nullable=False),
+)
+Index("ix_job_calendars_job", job_calendars.c.job_id)

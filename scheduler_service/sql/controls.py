@@ -84,11 +84,12 @@ def editing(database: Database) -> Iterator[Connection]:
         yield connection
 
 
-def raise_version(connection: Connection) -> None:
-    """Outdate every choice that a leader made so far."""
+def raise_version(connection: Connection) -> int:
+    """Outdate every choice that a leader made so far; returns the new version."""
     first = dialect_of(connection).insert(control).values(shard=_SHARD, version=1)
     raised = first.on_conflict_do_update(index_elements=[control.c.shard], set_={"version": control.c.version + 1})
-    connection.execute(raised)
+    version: int = connection.execute(raised.returning(control.c.version)).scalar_one()
+    return version
 
 
 def _require_heeding_leader(database: Database, connection: Connection) -> None:

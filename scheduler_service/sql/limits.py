@@ -18,8 +18,8 @@ from scheduler_service.sql.audit import record
 from scheduler_service.sql.control_tables import limits
 from scheduler_service.sql.controls import editing, raise_version
 from scheduler_service.sql.database import Database, again_when_busy
-from scheduler_service.sql.job_limits import jobs_naming_alone
 from scheduler_service.sql.limit_rows import LIMIT_COLUMNS, limit_of, limit_values
+from scheduler_service.sql.named_by_jobs import LIMITS_NAMED
 from scheduler_service.sql.paging import page_of, read_cursor
 
 _MOST_OVERRIDDEN: Final = 4 * 1024 * 1024
@@ -85,7 +85,7 @@ def _there(name: str, found: Limit | None) -> Limit:
 
 
 def _require_unused(connection: Connection, name: str, refused: str) -> None:
-    named = jobs_naming_alone(connection, name, JOBS_NAMED + 1)
+    named = LIMITS_NAMED.jobs_alone(connection, name, JOBS_NAMED + 1)
     if named:
         jobs = ", ".join(named[:JOBS_NAMED]) + (" and others" if len(named) > JOBS_NAMED else "")
         raise Conflict(f"limit {name} is named by {jobs}, so {refused}; take it out of them first", "limit-in-use")

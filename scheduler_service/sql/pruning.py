@@ -33,7 +33,7 @@ from scheduler_service.core.contract.pruning import Needs, Past
 from scheduler_service.core.model import Lease
 from scheduler_service.ports.pruning import Name, Pruning, Scanned, Sweep
 from scheduler_service.sql.batch import Batch, judged
-from scheduler_service.sql.control_tables import freezes
+from scheduler_service.sql.control_tables import calendar_versions, freezes
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.fence import fenced
 from scheduler_service.sql.record_tables import audit_log, leaderships
@@ -41,7 +41,7 @@ from scheduler_service.sql.tables import IS_FINAL, IS_UNPLANNED, cursors, gaps, 
 
 _SHARD: Final = 0
 _IDS: Final = Batch(row=BigInteger)
-_VERSIONS: Final = Batch(job_id=Text, version=Integer)
+_VERSIONS: Final = Batch(named=Text, version=Integer)
 _JOBS: Final = Batch(job_id=Text)
 
 
@@ -108,6 +108,13 @@ _SOURCES: Final = {
         lambda before: freezes.c.ends_at < before,
         lambda before: freezes.c.ends_at < before,
     ),
+    Past.CALENDAR_VERSIONS: _Source(
+        calendar_versions,
+        (calendar_versions.c.ended_at, calendar_versions.c.calendar_id, calendar_versions.c.version),
+        lambda before: calendar_versions.c.ended_at < before,
+        lambda before: calendar_versions.c.ended_at < before,
+        names=2,
+    ),
     Past.JOB_VERSIONS: _Source(
         job_versions, (job_versions.c.job_id, job_versions.c.version), _version_is_over, names=2, grows=False
     ),
@@ -158,7 +165,7 @@ class SqlPruning(Pruning):
         if past is Past.JOBS:
             return self._prune_jobs(lease, ids, before)
         source, number = _SOURCES[past], 0
-        wanted, row = (_VERSIONS, row_of(*source.key)) if source.names > 1 else (_IDS, source.key[-1])
+        wanted, row = (_VERSIONS, row_of(*source.key[-2:])) if source.names > 1 else (_IDS, source.key[-1])
         batch = wanted.rows(self._database.dialect)
         named = delete(source.table).where(row.in_(select(*batch.c)), judged(source.key[-1], source.is_over(before)))
         with self._writing(lease) as connection:

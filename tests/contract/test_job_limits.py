@@ -8,8 +8,9 @@ from sqlalchemy import delete, text
 from scheduler_service.core.limits import Bounds, Limit
 from scheduler_service.sql.control_tables import limits
 from scheduler_service.sql.database import Database
-from scheduler_service.sql.job_limits import hold_limits, jobs_naming, jobs_naming_alone, name_limits
+from scheduler_service.sql.job_limits import hold_limits
 from scheduler_service.sql.limit_rows import limit_values
+from scheduler_service.sql.named_by_jobs import LIMITS_NAMED
 from tests.support.processes import wait_until
 from tests.support.store_bed import StoreBed
 
@@ -26,12 +27,12 @@ def test_the_limits_of_jobs_are_replaced_and_found_by_name(sql_stores: StoreBed)
     with database.write() as connection:
         assert hold_limits(connection, {"tenant", "api", "gone"}) == {"api": False, "tenant": True}
         assert hold_limits(connection, ()) == {}
-        name_limits(connection, {"b": ["tenant", "tenant"], "a": ["tenant", "api"], "c": ["tenant"]})
+        LIMITS_NAMED.write(connection, {"b": ["tenant", "tenant"], "a": ["tenant", "api"], "c": ["tenant"]})
     with database.write() as connection:
-        name_limits(connection, {"b": ["api"], "c": ()})
-        assert jobs_naming(connection, "tenant", 5) == ["a"]
-        assert jobs_naming(connection, "api", 5) == ["a", "b"]
-        assert jobs_naming(connection, "api", 1) == ["a"]
+        LIMITS_NAMED.write(connection, {"b": ["api"], "c": ()})
+        assert LIMITS_NAMED.jobs(connection, "tenant", 5) == ["a"]
+        assert LIMITS_NAMED.jobs(connection, "api", 5) == ["a", "b"]
+        assert LIMITS_NAMED.jobs(connection, "api", 1) == ["a"]
 
 
 @pytest.mark.postgres
@@ -41,7 +42,7 @@ def test_a_limit_that_a_job_is_being_saved_with_is_not_deleted(postgres_stores: 
 
     def take_alone() -> list[str]:
         with postgres_stores.beside().by_role["api"].write() as connection:
-            named = [*jobs_naming_alone(connection, "api", 3)]
+            named = [*LIMITS_NAMED.jobs_alone(connection, "api", 3)]
             if not named:
                 connection.execute(delete(limits))
             return named
@@ -50,7 +51,7 @@ def test_a_limit_that_a_job_is_being_saved_with_is_not_deleted(postgres_stores: 
         assert hold_limits(connection, ["api"])
         deleting = pool.submit(take_alone)
         wait_until(lambda: _waits(postgres_stores), 20, "the delete to wait for the job")
-        name_limits(connection, {"nightly": ["api"]})
+        LIMITS_NAMED.write(connection, {"nightly": ["api"]})
         connection.commit()
         assert deleting.result(20) == ["nightly"]
 

@@ -12,7 +12,7 @@ from scheduler_service.core.limits import Bounds, Limit, Rate
 from scheduler_service.ports.records import AuditFilter
 from scheduler_service.sql import limits as sql_limits
 from scheduler_service.sql.audit import SqlAuditLog
-from scheduler_service.sql.job_limits import name_limits
+from scheduler_service.sql.named_by_jobs import LIMITS_NAMED
 from tests.support import fake_limits
 from tests.support.store_bed import StoreBed
 
@@ -30,7 +30,7 @@ def name_in_jobs(bed: StoreBed, name: str, *job_ids: str) -> None:
         bed.leader._tables.job_limits.update(dict.fromkeys(job_ids, frozenset({name})))  # type: ignore[attr-defined]
         return
     with bed.database.write() as connection:
-        name_limits(connection, {job_id: [name] for job_id in job_ids})
+        LIMITS_NAMED.write(connection, {job_id: [name] for job_id in job_ids})
 
 
 def version_of(bed: StoreBed) -> int:

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,6 +12,8 @@ from itinerary.protocol.json_text import is_storable
 from itinerary.protocol.limits import LimitUse, limits_text
 from itinerary.protocol.run_fields import RetryPolicy
 from scheduler_service.core.audit import AuditedChange, AuditEntry
+from scheduler_service.core.calendars.model import CalendarVersion
+from scheduler_service.core.calendars.stored import PastVersion, StoredCalendar
 from scheduler_service.core.controls import QueuePause
 from scheduler_service.core.explain.facts import Term
 from scheduler_service.core.freezes import Freeze
@@ -185,6 +187,9 @@ class Tables:
     job_limits: dict[str, frozenset[str]] = field(default_factory=dict)
     starts: list[tuple[LimitUse, Instant, int]] = field(default_factory=list)
     freezes: dict[int, Freeze] = field(default_factory=dict)
+    calendars: dict[str, StoredCalendar] = field(default_factory=dict)
+    calendar_versions: dict[str, list[tuple[int, PastVersion]]] = field(default_factory=dict)
+    job_calendars: dict[str, dict[str, bool]] = field(default_factory=dict)
     control: int = 0
     next_id: int = 1
 
@@ -205,6 +210,20 @@ class Tables:
         if by is not None:
             place = len(self.audit) + 1
             self.audit.append(AuditEntry(place, self.clock(), by.actor, by.role, by.action, subject, before, after))
+
+    def versions_of(self, calendar_ids: Iterable[str], since: Instant | None) -> dict[str, tuple[CalendarVersion, ...]]:
+        """The versions of these calendars that hold at or after `since`, or all."""
+        found: dict[str, tuple[CalendarVersion, ...]] = {}
+        for calendar_id in calendar_ids:
+            all_of_it = [one for _, one in self.calendar_versions.get(calendar_id, [])]
+            ends = [one.effective_from for one in all_of_it[1:]]
+            over = 0 if since is None else sum(end <= since for end in ends)
+            kept = all_of_it[over:]
+            if kept:
+                found[calendar_id] = tuple(
+                    CalendarVersion(calendar_id, one.version, one.effective_from, one.content.compiled) for one in kept
+                )
+        return found
 
     def per_key(self) -> dict[str, bool]:
         """Of each limit, whether it is per key."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from itinerary.protocol.instants import Instant
+from tests.support.fake_calendars import FakeCalendarStore
 from tests.support.fake_freezes import FakeFreezeStore
 from tests.support.fake_history import FakeHistoryStore
 from tests.support.fake_jobs import FakeJobStore
@@ -27,3 +28,4 @@ class FakeStore:
         self.queues = FakeQueueStore(self.tables)
         self.limits = FakeLimitStore(self.tables)
         self.freezes = FakeFreezeStore(self.tables)
+        self.calendars = FakeCalendarStore(self.tables)

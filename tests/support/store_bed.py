@@ -11,12 +11,14 @@ from itinerary.protocol.instants import MINUTE, SECOND, Instant
 from scheduler_service.core.contract.job_json import read_job
 from scheduler_service.core.leader.commands import CreateRuns, Dispatch
 from scheduler_service.core.model import Job, Lease, NewRun, RunKind
+from scheduler_service.ports.calendars import CalendarStore
 from scheduler_service.ports.freezes import FreezeStore
 from scheduler_service.ports.history import HistoryStore
 from scheduler_service.ports.leases import LeaseStore
 from scheduler_service.ports.limits import LimitStore
 from scheduler_service.ports.queues import QueueStore
 from scheduler_service.ports.stores import JobStore, LeaderStore, RunStore
+from scheduler_service.sql.calendars import SqlCalendarStore
 from scheduler_service.sql.database import Bounds, Database, host_now
 from scheduler_service.sql.freezes import SqlFreezeStore
 from scheduler_service.sql.jobs import SqlJobStore
@@ -51,6 +53,7 @@ class StoreBed:
     queues: QueueStore
     limits: LimitStore
     freezes: FreezeStore
+    calendars: CalendarStore
     database: Database | None
     by_role: Mapping[str, Database]
     beside: Callable[[], "StoreBed"]
@@ -100,6 +103,7 @@ def fake_bed() -> StoreBed:
         store.queues,
         store.limits,
         store.freezes,
+        store.calendars,
         None,
         {},
         lambda: bed,
@@ -135,6 +139,7 @@ def sql_bed(url: str, roles: Mapping[str, str] | None = None) -> Iterator[StoreB
             SqlQueueStore(api),
             SqlLimitStore(api),
             SqlFreezeStore(api),
+            SqlCalendarStore(api),
             by_url[url],
             by_role,
             open_one,

@@ -24,6 +24,7 @@ class Past(StrEnum):
     AUDIT_LOG = "audit_log"
     LEADERSHIPS = "leaderships"
     FREEZES = "freezes"
+    CALENDAR_VERSIONS = "calendar_versions"
     JOB_VERSIONS = "job_versions"
     JOBS = "jobs"
 

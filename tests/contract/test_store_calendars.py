@@ -1,0 +1,186 @@
+"""CalendarStore: calendars as users define them, and the versions by which the leader plans."""
+
+from dataclasses import replace
+
+import pytest
+
+from itinerary.protocol.errors import BadValue, Conflict, NotFound
+from itinerary.protocol.instants import SECOND
+from scheduler_service.core.audit import AuditedChange
+from scheduler_service.core.calendars.model import Compiled, NamedDays, NamedSpan
+from scheduler_service.core.calendars.stored import CalendarContent, StoredCalendar
+from scheduler_service.core.contract.pruning import Past
+from scheduler_service.ports.calendars import HOLDS_AFTER
+from scheduler_service.ports.records import AuditFilter
+from scheduler_service.sql import calendars as sql_calendars
+from scheduler_service.sql.audit import SqlAuditLog
+from scheduler_service.sql.named_by_jobs import CALENDARS_NAMED
+from scheduler_service.sql.pruning import SqlPruning
+from tests.support import fake_calendars
+from tests.support.store_bed import StoreBed
+
+BY = AuditedChange("olga", "operator", "calendar.put")
+XMAS = Compiled("Europe/Berlin", days=(NamedDays(20_812, 20_813, "Weihnachten"),))
+MORE = replace(XMAS, days=(*XMAS.days, NamedDays(20_819, 20_819, "Neujahr")))
+HOURS = replace(XMAS, spans=(NamedSpan(1_800_000_000 * SECOND, 1_800_003_600 * SECOND),))
+
+
+def content(compiled: Compiled, description: str = "") -> CalendarContent:
+    return CalendarContent({"timezone": compiled.timezone, "rules": [], "description": description}, compiled)
+
+
+def put(bed: StoreBed, calendar_id: str, compiled: Compiled, description: str = "") -> StoredCalendar:
+    return bed.calendars.edit(calendar_id, lambda _: content(compiled, description), by=BY)
+
+
+def name_in_jobs(bed: StoreBed, calendar_id: str, *job_ids: str, by_days: bool = False) -> None:
+    if bed.database is None:
+        named = {job_id: {calendar_id: by_days} for job_id in job_ids}
+        bed.leader._tables.job_calendars.update(named)  # type: ignore[attr-defined]
+        return
+    with bed.database.write() as connection:
+        CALENDARS_NAMED.write(
+            connection, {job_id: [calendar_id] for job_id in job_ids}, lambda *_: {"by_days": by_days}
+        )
+
+
+def version_of(bed: StoreBed) -> int:
+    controls = bed.leader.controls(-1)
+    assert controls is not None
+    return controls.version
+
+
+def test_an_edit_makes_a_version_that_holds_half_a_minute_later(bed: StoreBed) -> None:
+    bed.lead()
+    first = put(bed, "de", XMAS)
+    assert (first.version, first.effective_from) == (1, first.created_at), "nobody can have used it before"
+    assert version_of(bed) == 0, "no choice of a leader is outdated"
+    second = put(bed, "de", MORE)
+    assert second == bed.calendars.get("de")
+    assert (second.version, second.effective_from) == (2, second.updated_at + HOLDS_AFTER)
+    assert (second.created_at, version_of(bed)) == (first.created_at, 1)
+    third = put(bed, "de", XMAS)
+    assert third.effective_from > second.effective_from
+    past = bed.calendars.versions("de", 2, None)
+    assert [(one.version, one.content.compiled, one.actor) for one in past.items] == [
+        (3, XMAS, "olga"),
+        (2, MORE, "olga"),
+    ]
+    assert [one.version for one in bed.calendars.versions("de", 2, past.next_cursor).items] == [1]
+
+
+def test_what_leaves_the_set_as_it_is_makes_no_version(bed: StoreBed) -> None:
+    bed.lead()
+    first = put(bed, "de", XMAS)
+    assert put(bed, "de", XMAS) == first
+    described = put(bed, "de", XMAS, "all of Germany")
+    assert described == bed.calendars.get("de")
+    assert (described.version, described.content.definition["description"]) == (1, "all of Germany")
+    assert version_of(bed) == 0
+
+    def refused(there: StoredCalendar | None) -> CalendarContent:
+        assert there == described
+        raise BadValue("rules", None, "no")
+
+    with pytest.raises(BadValue):
+        bed.calendars.edit("de", refused, by=BY)
+    assert bed.calendars.get("de") == described
+
+
+def test_the_versions_that_hold_at_or_after_an_instant_are_read(bed: StoreBed) -> None:
+    bed.lead()
+    first, second = put(bed, "de", XMAS), put(bed, "de", MORE)
+    put(bed, "fr", HOURS)
+    every = bed.calendars.versions_of(["de", "fr", "none"], None)
+    assert {calendar_id: [one.version for one in versions] for calendar_id, versions in every.items()} == {
+        "de": [1, 2], "fr": [1]
+    }  # fmt: skip
+    assert [one.compiled for one in every["de"]] == [XMAS, MORE]
+    assert [one.effective_from for one in every["de"]] == [first.effective_from, second.effective_from]
+    later = bed.calendars.versions_of(["de"], second.effective_from)
+    assert [one.version for one in later["de"]] == [2]
+    assert [one.version for one in bed.calendars.versions_of(["de"], second.effective_from - 1)["de"]] == [1, 2]
+
+
+def test_a_calendar_that_a_job_names_is_not_deleted_and_keeps_its_days(bed: StoreBed) -> None:
+    bed.lead()
+    put(bed, "de", XMAS)
+    name_in_jobs(bed, "de", "nightly", "hourly")
+    with pytest.raises(Conflict, match="calendar de is named by hourly, nightly") as refused:
+        bed.calendars.delete("de", by=BY)
+    assert refused.value.kind == "calendar-in-use"
+    put(bed, "de", HOURS)
+    put(bed, "de", XMAS)
+    name_in_jobs(bed, "de", "monthly", by_days=True)
+    for unfit in (HOURS, replace(XMAS, timezone="Europe/Paris")):
+        with pytest.raises(Conflict, match="calendar de is named by monthly"):
+            put(bed, "de", unfit)
+    assert bed.calendars.get("de").content.compiled == XMAS
+    assert bed.calendars.jobs_using("de", 2) == ["hourly", "monthly"]
+    assert bed.calendars.jobs_using("de", 2, "hourly") == ["monthly", "nightly"]
+
+
+def test_a_calendar_that_is_created_again_continues_its_versions(bed: StoreBed) -> None:
+    bed.lead()
+    put(bed, "de", XMAS)
+    bed.calendars.delete("de", by=BY)
+    for reached in (bed.calendars.get, lambda name: bed.calendars.delete(name, by=BY)):
+        with pytest.raises(NotFound, match="no calendar de"):
+            reached("de")
+    assert [one.version for one in bed.calendars.versions("de", 5, None).items] == [1], "what was planned by it is told"
+    again = put(bed, "de", MORE)
+    assert (again.version, again.effective_from) == (2, again.created_at)
+    with pytest.raises(NotFound, match="no calendar fr"):
+        bed.calendars.versions("fr", 5, None)
+
+
+def test_calendars_are_listed_by_id_page_by_page(bed: StoreBed) -> None:
+    bed.lead()
+    for calendar_id in ("c", "a", "b"):
+        put(bed, calendar_id, XMAS)
+    first = bed.calendars.list(2, None)
+    assert [one.calendar_id for one in first.items] == ["a", "b"]
+    last = bed.calendars.list(2, first.next_cursor)
+    assert ([one.calendar_id for one in last.items], last.next_cursor) == (["c"], None)
+
+
+def test_one_calendar_too_many_is_refused(bed: StoreBed, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (sql_calendars, fake_calendars):
+        monkeypatch.setattr(module, "MOST_CALENDARS", 1)
+    put(bed, "de", XMAS)
+    with pytest.raises(BadValue, match="1 calendars are the most"):
+        put(bed, "fr", XMAS)
+    put(bed, "de", MORE)
+
+
+def test_versions_are_kept_as_long_as_history(sql_stores: StoreBed) -> None:
+    bed, lease = sql_stores, sql_stores.lead()
+    assert bed.database is not None
+    pruning = SqlPruning(bed.database)
+    second = (put(bed, "de", XMAS), put(bed, "de", MORE))[1]
+    put(bed, "fr", XMAS)
+    bed.calendars.delete("fr", by=BY)
+    deleted = pruning.scan(Past.CALENDAR_VERSIONS, second.effective_from, None, 10)
+    assert deleted.may_go == (("fr", 1),)
+    ended = pruning.scan(Past.CALENDAR_VERSIONS, second.effective_from + 1, None, 10).may_go
+    assert ended == (("fr", 1), ("de", 1)), "the present version stays"
+    assert pruning.prune(lease, Past.CALENDAR_VERSIONS, (*ended, ("de", 2)), second.effective_from + 1) == 2
+    assert [one.version for one in bed.calendars.versions("de", 5, None).items] == [2]
+
+
+def test_each_change_is_in_the_audit_log(sql_stores: StoreBed) -> None:
+    bed = sql_stores
+    assert bed.database is not None
+    put(bed, "de", XMAS, "one")
+    put(bed, "de", XMAS, "one")
+    put(bed, "de", MORE, "two")
+    bed.calendars.delete("de", by=AuditedChange("olga", "operator", "calendar.delete"))
+    entries = SqlAuditLog(bed.database).list(AuditFilter(), 10, None).items
+    told = [
+        (e.action, e.subject, e.before and e.before["description"], e.after and e.after["description"]) for e in entries
+    ]
+    assert told == [
+        ("calendar.delete", "de", "two", None),
+        ("calendar.put", "de", "one", "two"),
+        ("calendar.put", "de", None, "one"),
+    ]
