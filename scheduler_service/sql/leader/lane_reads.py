@@ -4,13 +4,15 @@ Promises that a read costs as much as what it brings, whatever else waits in the
 a page of it begins behind the place at which the last one ended. Never reads a run that a schedule created.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
+    ColumnElement,
     Connection,
+    FromClause,
     Integer,
     Row,
     Select,
@@ -33,7 +35,7 @@ from scheduler_service.core.run_state import WAITING
 from scheduler_service.sql.batch import Batch
 from scheduler_service.sql.column_types import FIRST_INSTANT, InstantColumn
 from scheduler_service.sql.dialect import Dialect, dialect_of
-from scheduler_service.sql.leader.reads import FROM_THE_FIRST, PRIORITIES, by_priority, from_place
+from scheduler_service.sql.leader.reads import PRIORITIES, in_parts
 from scheduler_service.sql.run_rows import ACTIVE_COLUMNS, active_run
 from scheduler_service.sql.tables import IS_REQUESTED, runs
 
@@ -42,6 +44,7 @@ _PAGES: Final = Batch(
     number=Integer, queue=Text, lane=Text, priority=Integer, due_at=InstantColumn, id=BigInteger
 )  # fmt: skip
 _FRONT: Final = (-1, FIRST_INSTANT, 0)
+_UNTIL: Final = bindparam("until", type_=InstantColumn)
 
 
 def lanes(connection: Connection, queue: str, first: str, limit: int) -> LanesRead:
@@ -53,10 +56,12 @@ def lanes(connection: Connection, queue: str, first: str, limit: int) -> LanesRe
 
 def heads(connection: Connection, until: Instant, pages: Sequence[LanePage], limit: int) -> HeadsRead:
     """The next `limit` runs due before `until` of each lane, by priority and time, and the pages that follow."""
-    read = _heads_together if dialect_of(connection) is Dialect.POSTGRESQL else _heads_one_by_one
+    asked = [(number, page.queue, page.lane, *(page.after or _FRONT)) for number, page in enumerate(pages)]
+    statement = _heads() if dialect_of(connection) is Dialect.POSTGRESQL else _heads_in_parts()
     rows: dict[int, list[Row[Any]]] = {}
-    for row in read(connection, until, pages, limit):
-        rows.setdefault(row.number, []).append(row)
+    for chunk in _PAGES.chunks(asked):
+        for row in connection.execute(statement, {"until": until, "limit": limit, **chunk}).all():
+            rows.setdefault(row.number, []).append(row)
     more = [pages[number]._replace(after=_place(found[-1])) for number, found in rows.items() if len(found) == limit]
     found = [active_run(row[:-2]) for of_lane in rows.values() for row in of_lane]
     return HeadsRead(tuple(pages), tuple(found), tuple(more))
@@ -64,23 +69,6 @@ def heads(connection: Connection, until: Instant, pages: Sequence[LanePage], lim
 
 def _place(row: Row[Any]) -> Place:
     return row.priority, row.due_at, row.id
-
-
-def _heads_together(
-    connection: Connection, until: Instant, pages: Sequence[LanePage], limit: int
-) -> Iterable[Row[Any]]:
-    asked = [(number, page.queue, page.lane, *(page.after or _FRONT)) for number, page in enumerate(pages)]
-    for chunk in _PAGES.chunks(asked):
-        yield from connection.execute(_heads(), {"until": until, "limit": limit, **chunk})
-
-
-def _heads_one_by_one(
-    connection: Connection, until: Instant, pages: Sequence[LanePage], limit: int
-) -> Iterable[Row[Any]]:
-    for number, page in enumerate(pages):
-        behind = FROM_THE_FIRST if page.after is None else from_place(page.after, until)
-        asked = {"number": number, "queue": page.queue, "lane": page.lane, "until": until, "limit": limit, **behind}
-        yield from connection.execute(_heads_of_lane(), asked)
 
 
 @cache
@@ -98,10 +86,23 @@ def _lanes_of() -> Select[Any]:
 
 
 @cache
-def _heads_of_lane() -> Select[Any]:
-    lane = runs.c.lane == bindparam("lane", type_=Text)
-    due = by_priority(Dialect.SQLITE, _STATES, (*ACTIVE_COLUMNS, runs.c.id), IS_REQUESTED, lane)
-    return due.add_columns(bindparam("number", type_=Integer).label("number"))
+def _heads_in_parts() -> Select[Any]:
+    """As `_heads`, for SQLite, which joins nothing that depends on the row before it."""
+    # Materialised, or each of the parts would parse the JSON of the pages again.
+    lane = select(_PAGES.rows(Dialect.SQLITE)).cte("pages").prefix_with("MATERIALIZED")
+    of_lane = (IS_REQUESTED, runs.c.queue == lane.c.queue, runs.c.lane == lane.c.lane)
+    first = in_parts(_STATES, lambda priority: _behind(lane, priority), of_lane, lane)
+    order = (lane.c.number, runs.c.priority, runs.c.due_at, runs.c.id)
+    return select(*ACTIVE_COLUMNS, runs.c.id, lane.c.number).select_from(lane.join(runs, first)).order_by(*order)
+
+
+def _behind(lane: FromClause, priority: Any) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
+    """The place behind which the lane's runs of this priority are read."""
+    at_place, passed = lane.c.priority == priority, lane.c.priority > priority
+    return (
+        case((at_place, lane.c.due_at), (passed, _UNTIL), else_=literal(FIRST_INSTANT, InstantColumn)),
+        case((at_place, lane.c.id), else_=literal(0, BigInteger)),
+    )
 
 
 @cache
@@ -110,12 +111,7 @@ def _heads() -> Select[Any]:
     lane = _PAGES.rows(Dialect.POSTGRESQL)
     states = values(column("state", Text), name="states").data([(state,) for state in _STATES])
     priorities = values(column("priority", Integer), name="priorities").data([(number,) for number in PRIORITIES])
-    limit, until = bindparam("limit", type_=BigInteger), bindparam("until", type_=InstantColumn)
-    at_place, passed = priorities.c.priority == lane.c.priority, priorities.c.priority < lane.c.priority
-    behind = row_of(
-        case((at_place, lane.c.due_at), (passed, until), else_=literal(FIRST_INSTANT, InstantColumn)),
-        case((at_place, lane.c.id), else_=literal(0, BigInteger)),
-    )
+    limit = bindparam("limit", type_=BigInteger)
     one = (
         select(*ACTIVE_COLUMNS, runs.c.id)
         .where(
@@ -126,8 +122,8 @@ def _heads() -> Select[Any]:
             # Adds nothing, but a planner that has statistics of one lane alone would think the index by time as good.
             runs.c.lane.between(lane.c.lane, lane.c.lane),
             runs.c.priority == priorities.c.priority,
-            runs.c.due_at < until,
-            row_of(runs.c.due_at, runs.c.id) > behind,
+            runs.c.due_at < _UNTIL,
+            row_of(runs.c.due_at, runs.c.id) > row_of(*_behind(lane, priorities.c.priority)),
         )
         .order_by(runs.c.due_at, runs.c.id)
         .limit(limit)

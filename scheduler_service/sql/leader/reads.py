@@ -4,7 +4,7 @@ Promises that a million runs of the far future cost nothing. Due ones are found 
 their state, and a poll for requested runs passes no planned run.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 from typing import Any, Final, TypeAlias
 
@@ -13,6 +13,7 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
+    FromClause,
     Integer,
     Row,
     Select,
@@ -50,11 +51,13 @@ from scheduler_service.sql.tables import (
 PRIORITIES: Final = range(10)
 _IndexStates: TypeAlias = tuple[str, ...]
 _Columns: TypeAlias = Sequence[ColumnElement[Any]]
+_PlaceIn: TypeAlias = tuple[ColumnElement[Any], ColumnElement[Any]]
 _ASKED_FOR: Final = tuple(sorted(WAITING))
 _ANY: Final = (TRACKED, *_ASKED_FOR)
 FROM_THE_FIRST: Final = {f"due_{n}": FIRST_INSTANT for n in PRIORITIES} | {f"id_{n}": 0 for n in PRIORITIES}
 _IDS: Final = Batch(run_id=Text)
 _LIMIT: Final = bindparam("limit", type_=BigInteger)
+_ORDER: Final = (runs.c.priority, runs.c.due_at, runs.c.id)
 
 
 def tracked_runs(connection: Connection) -> list[ActiveRun]:
@@ -71,7 +74,7 @@ def due_runs(connection: Connection, until: Instant, limit: int, paused: Collect
         if queue in paused:
             continue
         asked = {"queue": queue, "until": until, "limit": limit, **FROM_THE_FIRST}
-        found += _numbered(connection.execute(_due_of_queue(dialect_of(connection), index_states), asked))
+        found += _numbered(connection.execute(_due_of_queue(dialect_of(connection), index_states), asked).all())
     return found
 
 
@@ -88,7 +91,7 @@ def overdue(
             continue
         behind = from_place(after[1:], until) if after is not None and queue == after[0] else FROM_THE_FIRST
         asked = {"queue": queue, "until": until, "limit": limit - len(found), **behind}
-        found += connection.execute(_due_of_queue(dialect_of(connection), index_states), asked)
+        found += connection.execute(_due_of_queue(dialect_of(connection), index_states), asked).all()
         if len(found) == limit:
             last = found[-1]
             return _numbered(found), (queue, last.priority, last.due_at, last.id)
@@ -199,16 +202,18 @@ def from_place(place: Place, until: Instant) -> dict[str, int]:
 
 @cache
 def _due_of_queue(dialect: Dialect, index_states: _IndexStates) -> Select[Any]:
-    return by_priority(dialect, index_states, (*ACTIVE_COLUMNS, runs.c.id), WAITS)
+    # A tracked run may be in flight; one in a state of waiting waits, and SQLite's index alone tells that.
+    waits = () if WAITING.issuperset(index_states) else (WAITS,)
+    return _by_priority(dialect, index_states, (*ACTIVE_COLUMNS, runs.c.id), *waits)
 
 
 @cache
 def _count_due(dialect: Dialect) -> Select[Any]:
-    found = by_priority(dialect, _ASKED_FOR, (runs.c.priority, runs.c.due_at, runs.c.id))
+    found = _by_priority(dialect, _ASKED_FOR, (runs.c.priority, runs.c.due_at, runs.c.id))
     return select(func.count()).select_from(found.subquery())
 
 
-def by_priority(
+def _by_priority(
     dialect: Dialect,
     index_states: _IndexStates,
     columns: _Columns,
@@ -218,21 +223,32 @@ def by_priority(
 
     PostgreSQL takes as long to plan thirty parts as to read them, so there it is one part that is joined.
     """
-    build = _joined if dialect is Dialect.POSTGRESQL else _in_parts
-    due = build(index_states, columns, conditions)
-    return due.limit(_LIMIT)
+    of_queue = (*conditions, runs.c.queue == bindparam("queue", type_=Text))
+    if dialect is Dialect.POSTGRESQL:
+        return _joined(index_states, columns, of_queue).limit(_LIMIT)
+    return select(*columns).where(in_parts(index_states, _place, of_queue)).order_by(*_ORDER)
 
 
-def _in_parts(index_states: _IndexStates, columns: _Columns, conditions: Sequence[ColumnElement[bool]]) -> Select[Any]:
+def in_parts(
+    index_states: _IndexStates,
+    place: Callable[[int], _PlaceIn],
+    conditions: Sequence[ColumnElement[bool]],
+    outer: FromClause | None = None,
+) -> ColumnElement[bool]:
+    """Runs among the first ones behind their priority's place. SQLite merges what its index holds, not whole rows.
+
+    The conditions and places may name columns of `outer`.
+    """
     parts = [
-        _part(columns, has_index_state(index_state), priority, *_place(priority), *conditions).subquery(
-            f"{index_state}_{priority}"
-        )
+        _part(_ORDER, has_index_state(index_state), priority, *place(priority), *conditions)
+        .correlate(outer)
+        .subquery(f"{index_state}_{priority}")
         for index_state in index_states
         for priority in PRIORITIES
     ]
-    together = union_all(*(select(part) for part in parts)).subquery("due")
-    return select(together).order_by(together.c.priority, together.c.due_at, together.c.id)
+    merged = union_all(*(select(part) for part in parts)).subquery("merged")
+    first = select(merged.c.id).order_by(merged.c.priority, merged.c.due_at, merged.c.id).limit(_LIMIT)
+    return runs.c.id.in_(first)
 
 
 def _joined(index_states: _IndexStates, columns: _Columns, conditions: Sequence[ColumnElement[bool]]) -> Select[Any]:
@@ -257,7 +273,6 @@ def _part(
         .where(
             in_state,
             *conditions,
-            runs.c.queue == bindparam("queue", type_=Text),
             runs.c.priority == priority,
             runs.c.due_at < bindparam("until", type_=InstantColumn),
             row_of(runs.c.due_at, runs.c.id) > row_of(due_at, row_id),
@@ -267,7 +282,7 @@ def _part(
     )
 
 
-def _place(priority: int) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
+def _place(priority: int) -> _PlaceIn:
     return bindparam(f"due_{priority}", type_=InstantColumn), bindparam(f"id_{priority}", type_=BigInteger)
 
 
