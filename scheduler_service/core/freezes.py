@@ -13,6 +13,8 @@ HELD_BY_FREEZE: Final = "held by freeze"
 """The first words of every text about what a freeze holds back."""
 FREEZES_KEPT: Final = DAY
 """A freeze that ended so long before what is to be planned judges no occurrence any more."""
+FREEZES_A_DAY: Final = 1_000
+"""So many may hold within FREEZES_KEPT: a leader keeps all by which an occurrence may still be judged."""
 NEVER: Final[Instant] = 2**62
 """Later than every instant: the end of a freeze without one."""
 

@@ -13,11 +13,12 @@ from itinerary.protocol.json_text import is_storable
 from scheduler_service.core.audit import AuditEntry
 from scheduler_service.core.contract.backfill import Known
 from scheduler_service.core.explain.facts import Facts, Term, Version, waited
-from scheduler_service.core.freezes import Freeze
+from scheduler_service.core.freezes import FREEZES_A_DAY, Freeze
 from scheduler_service.core.model import MissedRange, Run, RunKind
 from scheduler_service.ports.records import Evidence
 from scheduler_service.sql.audit import AUDIT_COLUMNS
 from scheduler_service.sql.backfill import known_of
+from scheduler_service.sql.column_types import LAST_INSTANT
 from scheduler_service.sql.controls import queue_pause
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.freeze_rows import known_freezes
@@ -31,6 +32,7 @@ _VERSIONS: Final = 50
 _TERMS: Final = 20
 _AUDIT_ENTRIES: Final = 20
 _BEFORE: Final = 20
+_FREEZES: Final = 2 * FREEZES_A_DAY
 T = TypeVar("T")
 _T: Final = leaderships.c
 _L: Final = leases.c
@@ -114,7 +116,8 @@ def _freezes(connection: Connection, at: Instant, versions: Sequence[Version], r
     job = versions[-1].job if versions else None
     queue = run.queue if run is not None else job.queue if job is not None else ""
     job_id, tags = (None, ()) if job is None else (job.job_id, job.tags)
-    known = known_freezes(connection, at if run is None else min(at, run.due_at))
+    since, until = (at, None) if run is None else (min(at, run.due_at), run.finished_at)
+    known = known_freezes(connection, since, LAST_INSTANT if until is None else until, _FREEZES)
     return tuple(one for one in known if one.scope.meets(queue, job_id, tags))
 
 

@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, or_, select
+from sqlalchemy import Connection, select
 
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.freezes import During, Freeze, Scope
+from scheduler_service.sql.column_types import LAST_INSTANT
 from scheduler_service.sql.control_tables import freezes
 
 _F: Final = freezes.c
@@ -22,10 +23,16 @@ def freeze_of(row: Sequence[Any]) -> Freeze:
     return Freeze(freeze_id, _scope_of(scope), since, reason, by, During(during), until, created_at, ended_at, ended_by)
 
 
-def known_freezes(connection: Connection, since: Instant) -> tuple[Freeze, ...]:
-    """The freezes that have not ended by `since`, the oldest first."""
-    wanted = select(*FREEZE_COLUMNS).where(or_(_F.ends_at.is_(None), _F.ends_at > since)).order_by(_F.id)
-    return tuple(map(freeze_of, connection.execute(wanted)))
+def known_freezes(
+    connection: Connection, since: Instant, begun_by: Instant = LAST_INSTANT, most: int | None = None
+) -> tuple[Freeze, ...]:
+    """The freezes that have not ended by `since`, the oldest first; of those with an end the `most` that end first."""
+    # Two statements, in no order of their own: each takes the index, however long the past is.
+    begun = select(*FREEZE_COLUMNS).where(_F.starts_at <= begun_by)
+    endless = begun.where(_F.ends_at.is_(None))
+    ending = begun.where(_F.ends_at > since).order_by(_F.ends_at, _F.id).limit(most)
+    found = [freeze_of(row) for wanted in (endless, ending) for row in connection.execute(wanted)]
+    return tuple(sorted(found, key=lambda one: one.freeze_id))
 
 
 def _scope_of(stored: Mapping[str, Any]) -> Scope:

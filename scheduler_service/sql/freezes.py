@@ -9,13 +9,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select, true, update
+from sqlalchemy import Connection, func, insert, select, true, update
 
 from itinerary.protocol.errors import Conflict, NotFound
 from itinerary.protocol.instants import Instant, format_instant
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.contract.freeze_json import scope_body
-from scheduler_service.core.freezes import Freeze, FreezeCounts, FreezeStatus, NewFreeze
+from scheduler_service.core.freezes import (
+    FREEZES_A_DAY,
+    FREEZES_KEPT,
+    Freeze,
+    FreezeCounts,
+    FreezeStatus,
+    NewFreeze,
+    status_of,
+)
 from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.freezes import FreezeStore
 from scheduler_service.ports.stores import Page
@@ -42,12 +50,16 @@ class SqlFreezeStore(FreezeStore):
     def start(self, asked: NewFreeze, *, by: AuditedChange) -> Freeze:
         with editing(self._database) as connection:
             now = self._database.read_clock(connection)
-            there = [one for one in known_freezes(connection, now) if not one.is_over(now)]
+            kept = known_freezes(connection, now - FREEZES_KEPT)
+            there = [one for one in kept if not one.is_over(now)]
             for one in there:
                 if _is_asked_for(one, asked, by, now):
                     return one
             if len(there) >= MOST_FREEZES:
                 raise Conflict(f"{MOST_FREEZES} freezes hold or are to come; end one first", "too-many-freezes")
+            if len(kept) >= FREEZES_A_DAY:
+                text = f"{FREEZES_A_DAY:,} freezes held within a day; pause queues or jobs instead"
+                raise Conflict(text, "too-many-freezes")
             freeze = Freeze(
                 0, asked.scope, max(now, asked.since or now), asked.reason, by.actor, asked.during, asked.until, now
             )
@@ -59,11 +71,23 @@ class SqlFreezeStore(FreezeStore):
             return _read(connection, freeze_id)
 
     def list(self, state: FreezeStatus | None, limit: int, cursor: str | None) -> Page[Freeze]:
-        before = true() if cursor is None else _F.id < read_cursor(cursor, int)[0]
+        before = None if cursor is None else read_cursor(cursor, int)[0]
         with self._database.read() as connection:
             now = self._database.read_clock(connection)
-            wanted = select(*FREEZE_COLUMNS).where(before, _is(state, now)).order_by(_F.id.desc()).limit(limit + 1)
-            return page_of(connection.execute(wanted).all(), limit, freeze_of, lambda row: [row[0]])
+            if state in (FreezeStatus.ACTIVE, FreezeStatus.COMING):
+                found = [one for one in known_freezes(connection, now)[::-1] if status_of(one, now) is state]
+                behind = [one for one in found if before is None or one.freeze_id < before]
+                return page_of(behind[: limit + 1], limit, lambda one: one, lambda one: [one.freeze_id])
+            # Few are not over: by their ids, the newest of the past are found at once.
+            wanted = (
+                select(*FREEZE_COLUMNS)
+                .where(
+                    true() if before is None else _F.id < before,
+                    true() if state is None else _F.ends_at <= now,
+                )
+                .order_by(_F.id.desc())
+            )
+            return page_of(connection.execute(wanted.limit(limit + 1)).all(), limit, freeze_of, lambda row: [row[0]])
 
     @again_when_busy
     def end(self, freeze_id: int, *, by: AuditedChange) -> Freeze:
@@ -99,19 +123,6 @@ class SqlFreezeStore(FreezeStore):
                 if one.scope.meets(queue, job_id, of_job):
                     counted[state] += number
         return [FreezeCounts(each[RunState.RUNNING], each[RunState.PENDING]) for each in found]
-
-
-def _is(state: FreezeStatus | None, now: Instant) -> ColumnElement[bool]:
-    lasts = or_(_F.ends_at.is_(None), _F.ends_at > now)
-    match state:
-        case None:
-            return true()
-        case FreezeStatus.ACTIVE:
-            return and_(lasts, _F.starts_at <= now)
-        case FreezeStatus.COMING:
-            return and_(lasts, _F.starts_at > now)
-        case FreezeStatus.PAST:
-            return _F.ends_at <= now
 
 
 def _is_asked_for(one: Freeze, asked: NewFreeze, by: AuditedChange, now: Instant) -> bool:

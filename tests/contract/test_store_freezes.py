@@ -7,14 +7,15 @@ import pytest
 from sqlalchemy import text
 
 from itinerary.protocol.errors import Conflict, NotFound
-from itinerary.protocol.instants import DAY, HOUR, SECOND
+from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.contract.pruning import Past, horizon_of
-from scheduler_service.core.freezes import During, Freeze, FreezeCounts, FreezeStatus, NewFreeze, Scope
+from scheduler_service.core.freezes import FREEZES_A_DAY, During, Freeze, FreezeCounts, FreezeStatus, NewFreeze, Scope
 from scheduler_service.ports.records import AuditFilter
 from scheduler_service.sql.audit import SqlAuditLog
 from scheduler_service.sql.controls import editing
 from scheduler_service.sql.pruning import SqlPruning
+from tests.support.past_freezes import fill_with_past
 from tests.support.processes import wait_until
 from tests.support.store_bed import StoreBed, occurrence, one_off, release
 
@@ -106,6 +107,17 @@ def test_too_many_freezes_at_once_are_refused(bed: StoreBed) -> None:
         bed.freezes.start(NewFreeze(EVERYTHING, f"{number}"), by=BY)
     with pytest.raises(Conflict, match="100 freezes"):
         bed.freezes.start(NewFreeze(EVERYTHING, "one more"), by=BY)
+
+
+def test_no_more_freezes_a_day_than_a_leader_may_have_to_judge_by(sql_stores: StoreBed) -> None:
+    lease = sql_stores.lead()
+    fill_with_past(sql_stores, 600, lease.now - DAY - SECOND)  # what ended before is not counted
+    fill_with_past(sql_stores, FREEZES_A_DAY - 1, lease.now - MINUTE)
+    asked = NewFreeze(EVERYTHING, "the last one")
+    last = sql_stores.freezes.start(asked, by=BY)
+    with pytest.raises(Conflict, match="1,000 freezes held within a day"):
+        sql_stores.freezes.start(replace(asked, reason="one more"), by=BY)
+    assert sql_stores.freezes.start(asked, by=BY) == last
 
 
 def test_a_dispatch_that_was_chosen_before_a_freeze_or_its_end_moves_nothing(bed: StoreBed) -> None:

@@ -4,10 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import event, text, update
 
 from itinerary.protocol.instants import DAY, HOUR, MINUTE
+from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.contract.pruning import Past
+from scheduler_service.core.freezes import FreezeStatus, NewFreeze, Scope
 from scheduler_service.core.leader.commands import Apply, CreateRuns, Retract, Transition
 from scheduler_service.core.leader.lane_reads import LanePage
 from scheduler_service.core.model import Lease, MissedRange
@@ -18,8 +20,11 @@ from scheduler_service.ports.stores import RunFilter
 from scheduler_service.sql.audit import SqlAuditLog
 from scheduler_service.sql.backfill import known_of
 from scheduler_service.sql.conditions import SqlConditions
+from scheduler_service.sql.evidence import SqlEvidence
 from scheduler_service.sql.outbox import SqlOutbox
 from scheduler_service.sql.pruning import SqlPruning
+from scheduler_service.sql.tables import runs
+from tests.support.past_freezes import fill_with_past
 from tests.support.processes import wait_until
 from tests.support.store_bed import StoreBed, occurrence, one_off, release, sql_bed
 
@@ -222,6 +227,34 @@ def test_a_flood_of_one_lane_is_read_past_by_the_index_of_lanes(own_stores: Stor
             assert plan.count("(rowid=?)") == 1, f"all lanes in one statement, whole rows read once:\n{plan}"
     read = own_stores.leader.lane_heads(lease.now + 1, pages, 64)
     assert {run.run_id for run in read.runs if run.lane != "key:flood"} == {plain.run_id, other.run_id}
+
+
+def test_a_long_past_of_freezes_is_not_walked(own_stores: StoreBed) -> None:
+    lease = own_stores.lead()
+    assert own_stores.database is not None
+    fill_with_past(own_stores, 20_000, lease.now - DAY)
+    active = own_stores.freezes.start(
+        NewFreeze(Scope(everything=True), "holds"), by=AuditedChange("olga", "operator", "freeze.start")
+    )
+    (run,) = own_stores.make(lease, one_off(lease.now))
+    with own_stores.database.write() as connection:
+        connection.execute(text("ANALYZE"))
+        old = update(runs).values(due_at=lease.now - 90 * DAY, finished_at=lease.now - DAY - 2 * HOUR)
+        connection.execute(old.where(runs.c.run_id == run.run_id))
+    asked: dict[str, Callable[[], object]] = {
+        "active": lambda: own_stores.freezes.list(FreezeStatus.ACTIVE, 10, None),
+        "coming": lambda: own_stores.freezes.list(FreezeStatus.COMING, 10, None),
+        "known": lambda: own_stores.leader.controls(0, lease.now - HOUR),
+        "explained": lambda: SqlEvidence(own_stores.database).of_run(run.run_id),  # type: ignore[arg-type]
+    }
+    for name, call in asked.items():
+        plan = plan_of(own_stores, call, "freezes")
+        assert plan.count("ix_freezes_ends_at") == 2, f"{name}:\n{plan}"
+        assert_never_scans(plan, "freezes")
+    assert [one.freeze_id for one in own_stores.freezes.list(FreezeStatus.ACTIVE, 10, None).items] == [active.freeze_id]
+    judging = SqlEvidence(own_stores.database).of_run(run.run_id).freezes
+    assert 0 < len(judging) <= 2_000
+    assert all(one.since <= lease.now - DAY - 2 * HOUR for one in judging)
 
 
 @pytest.mark.slow

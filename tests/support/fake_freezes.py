@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from itinerary.protocol.errors import Conflict, NotFound
 from scheduler_service.core.audit import AuditedChange
-from scheduler_service.core.freezes import Freeze, FreezeCounts, FreezeStatus, NewFreeze
+from scheduler_service.core.freezes import FREEZES_A_DAY, FREEZES_KEPT, Freeze, FreezeCounts, FreezeStatus, NewFreeze
 from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.freezes import FreezeStore
 from scheduler_service.ports.stores import Page
@@ -27,6 +27,9 @@ class FakeFreezeStore(FreezeStore):
                 same = (one.scope, one.reason, one.during, one.until, one.by)
                 if begins and same == (asked.scope, asked.reason, asked.during, asked.until, by.actor):
                     return one
+            kept = [one for one in self._tables.freezes.values() if not one.is_over(now - FREEZES_KEPT)]
+            if len(kept) >= FREEZES_A_DAY:
+                raise Conflict(f"{FREEZES_A_DAY:,} freezes held within a day", "too-many-freezes")
             if len(there) >= 100:
                 raise Conflict("100 freezes hold or are to come", "too-many-freezes")
             freeze_id, since = len(self._tables.freezes) + 1, max(now, asked.since or now)

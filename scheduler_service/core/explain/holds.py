@@ -1,6 +1,7 @@
 """Explains what holds a run: a pause of its queue, or a freeze; what freezes did before, and will do. Pure."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.contract.freeze_json import freeze_body
@@ -9,6 +10,8 @@ from scheduler_service.core.explain.facts import Facts
 from scheduler_service.core.freezes import Freeze, holding, late_from, skipping
 from scheduler_service.core.model import Run, RunKind
 from scheduler_service.core.run_state import RunState
+
+_MOST_NAMED: Final = 20
 
 
 def held_now(run: Run, facts: Facts) -> tuple[Verdict, list[Because]] | None:
@@ -25,11 +28,11 @@ def held_now(run: Run, facts: Facts) -> tuple[Verdict, list[Because]] | None:
 
 
 def held_before(facts: Facts, since: Instant, until: Instant) -> Iterator[Because]:
-    """Name the freezes that ended while it waited."""
-    for one in facts.freezes:
-        if one.end is not None and since < one.end <= until and one.since < one.end:
-            by = f", when {one.ended_by} ended it" if one.ended_by is not None and one.end == one.ended_at else ""
-            yield _sentence(f"It was {one.held_until()}{by}.", one, facts)
+    """Name the freezes that ended while it waited, of many the last ones."""
+    ended = [one for one in facts.freezes if one.end is not None and since < one.end <= until and one.since < one.end]
+    for one in ended[-_MOST_NAMED:]:
+        by = f", when {one.ended_by} ended it" if one.ended_by is not None and one.end == one.ended_at else ""
+        yield _sentence(f"It was {one.held_until()}{by}.", one, facts)
 
 
 def to_come(run: Run, facts: Facts) -> list[Because]:

@@ -12,6 +12,7 @@ from scheduler_service.core.leader.frozen import (
     deadline_of,
     freeze_of,
     freezes_of,
+    is_to_be_skipped,
     skipping_freeze,
 )
 from scheduler_service.core.leader.holding import held_text, hold_frozen, queue_up, skip
@@ -33,7 +34,7 @@ def skip_frozen(state: SchedulerState, step: Step, ripe: list[ActiveRun]) -> lis
 def _is_skipped(state: SchedulerState, step: Step, run: ActiveRun) -> bool:
     if not is_fresh(run):
         return False
-    freezes = freezes_of(state, run.queue, run.job_id)
+    freezes = freezes_of(state, run.queue, run.job_id, run.due_at)
     freeze = skipping(freezes, run.due_at)
     if freeze is None:
         return False
@@ -50,7 +51,7 @@ def may_go(state: SchedulerState, step: Step, run: ActiveRun) -> bool:
     """Whether no freeze keeps this admitted run from its dispatch; otherwise it waits, or is skipped soon."""
     if not state.controls.freezes or run.forced:
         return True
-    if is_fresh(run) and skipping(freezes_of(state, run.queue, run.job_id), run.due_at) is not None:
+    if is_fresh(run) and is_to_be_skipped(state, run):
         state.due.wait_until(run, step.now)  # it was admitted before its freeze was known
         return False
     return not hold_frozen(state, run, step.now)

@@ -12,9 +12,9 @@ from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.model import ActiveRun
 
 
-def freezes_of(state: SchedulerState, queue: str, job_id: str | None) -> tuple[Freeze, ...]:
-    """The known freezes that have such a run in scope, past and coming ones too."""
-    return _meeting(state, state.controls.freezes, queue, job_id)
+def freezes_of(state: SchedulerState, queue: str, job_id: str | None, due_at: Instant) -> tuple[Freeze, ...]:
+    """The known freezes that judge such a run due then: those in whose scope it is, and that end later."""
+    return _meeting(state, state.controls.lasting(due_at), queue, job_id)
 
 
 def freeze_of(state: SchedulerState, run: ActiveRun, now: Instant) -> Freeze | None:
@@ -29,7 +29,7 @@ def lateness_counts_from(state: SchedulerState, run: ActiveRun) -> Instant:
     """The run's due time, or the end of the freezes that held it from then on."""
     if not state.controls.freezes or run.forced:
         return run.due_at
-    return late_from(freezes_of(state, run.queue, run.job_id), run.due_at)
+    return late_from(freezes_of(state, run.queue, run.job_id, run.due_at), run.due_at)
 
 
 def deadline_of(state: SchedulerState, run: ActiveRun) -> Instant | None:
@@ -44,7 +44,7 @@ def skipping_freeze(state: SchedulerState, freezes: Iterable[Freeze], due_at: In
 
 def is_to_be_skipped(state: SchedulerState, run: ActiveRun) -> bool:
     """Whether a freeze that skips held at the due time of this planned occurrence."""
-    return bool(state.controls.freezes) and skipping(freezes_of(state, run.queue, run.job_id), run.due_at) is not None
+    return skipping(freezes_of(state, run.queue, run.job_id, run.due_at), run.due_at) is not None
 
 
 def needed_since(cursor: Instant | None, judged_until: Instant | None) -> Instant:

@@ -46,11 +46,12 @@ def judge_past(
     listed: Sequence[tuple[Job, Instant]],
     unlisted: Sequence[Unlisted],
 ) -> FrozenPast | None:
-    """Judge the job's late rows together with its missed occurrences; None if no known freeze has it in scope."""
-    freezes = freezes_of(state, job.queue, job.job_id)
+    """Judge the job's late rows together with its missed occurrences; None if no freeze judges any of them."""
+    due = [at + jitter_of(one.job_id, at, one.jitter) for one, at in listed]
+    first = min((*due, *(run.due_at for run in rows), *(one.start for one in unlisted)), default=now)
+    freezes = freezes_of(state, job.queue, job.job_id, first)
     if not freezes:
         return None
-    due = [at + jitter_of(one.job_id, at, one.jitter) for one, at in listed]
     reasons: list[str | None] = [_skipped(state, freezes, at) for at in due]
     held = [
         (n, text) for n, at in enumerate(due) if reasons[n] is None and (text := _held(freezes, at, job.misfire, now))

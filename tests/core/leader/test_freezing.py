@@ -7,6 +7,7 @@ import pytest
 from itinerary.protocol.instants import HOUR, MILLISECOND, MINUTE, SECOND, Duration
 from itinerary.protocol.run_fields import RetryPolicy
 from scheduler_service.core.freezes import During, Scope
+from scheduler_service.core.leader.frozen import freezes_of
 from scheduler_service.core.leader.queries import oldest_due
 from scheduler_service.core.model import NewRun, RunKind
 from scheduler_service.core.run_state import RunState
@@ -350,3 +351,14 @@ def test_an_edit_of_freezes_between_choice_and_dispatch_moves_nothing(world: Wor
     world.freeze(told=False)
     world.advance(5 * SECOND)
     assert world.starts(run_id) == []
+
+
+def test_what_falls_due_is_judged_without_the_freezes_that_ended_before(world: World) -> None:
+    for _ in range(3):
+        world.end_freeze(world.freeze(BILLING))
+    held = world.freeze(BILLING)
+    nightly(world)
+    world.advance(20 * SECOND)
+    assert len(world.state.controls.freezes) == 4
+    assert [one.freeze_id for one in freezes_of(world.state, "default", "tick", world.now)] == [held.freeze_id]
+    assert world.state.controls.next_change(world.now) is None

@@ -1,5 +1,6 @@
 """Pauses, limits and freezes as the leader last read them, and when it recalls what is pending under them."""
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -17,8 +18,8 @@ _CONFIRM_AGAIN: Final = 200 * MILLISECOND
 class KnownControls:
     """The version, the pauses, limits and freezes by which runs are chosen. `wanted`: the database may have others.
 
-    `freezes` also has past ones, as long as an occurrence may be judged by them. Edits that are not read yet are dated
-    no earlier than `read_at`. `_holding`: the freezes that hold between the two times before it.
+    `freezes`, by their ends, also has past ones, as long as an occurrence may be judged by them. Edits that are not
+    read yet are dated no earlier than `read_at`. `_holding`: the freezes that hold between the two times before it.
     """
 
     version: int = 0
@@ -26,6 +27,7 @@ class KnownControls:
     limits: Mapping[str, Limit] = field(default_factory=dict)
     fair: frozenset[str] = frozenset()
     freezes: tuple[Freeze, ...] = ()
+    _ends: tuple[Instant, ...] = ()
     read_at: Instant = 0
     wanted: bool = False
     confirming: bool = False
@@ -54,7 +56,9 @@ class KnownControls:
 
     def put(self, controls: Controls) -> None:
         """Choose by these from now on."""
-        self.version, self.pauses, self.freezes = controls.version, controls.pauses, controls.freezes
+        self.version, self.pauses = controls.version, controls.pauses
+        self.freezes = tuple(sorted(controls.freezes, key=_end_of))
+        self._ends = tuple(map(_end_of, self.freezes))
         self.limits, self.fair, self.read_at = controls.limits, controls.fair, controls.read_at
         self._recall_at, self._from, self._until = 0, NEVER, 0
 
@@ -77,9 +81,13 @@ class KnownControls:
         if not self.freezes:
             return ()
         if not self._from <= now < self._until:
-            self._holding = holding(self.freezes, now)
+            self._holding = holding(self.lasting(now), now)
             self._from, self._until = now, min(self._edges(now), default=NEVER)
         return self._holding
+
+    def lasting(self, after: Instant) -> tuple[Freeze, ...]:
+        """The freezes that end after this instant, or never: what is due then is judged by no other."""
+        return self.freezes[bisect_right(self._ends, after) :]
 
     def is_anything_held(self, now: Instant) -> bool:
         """Whether a pause or a freeze holds."""
@@ -98,7 +106,8 @@ class KnownControls:
 
     def next_beginning(self, now: Instant) -> Instant | None:
         """The time at which the next freeze begins by itself."""
-        return min((one.since for one in self.freezes if one.since > now and not one.is_over(one.since)), default=None)
+        lasting = self.lasting(now)
+        return min((one.since for one in lasting if one.since > now and not one.is_over(one.since)), default=None)
 
     def recall_due(self, now: Instant) -> bool:
         """Whether to recall what is pending: after each edit and each beginning of a freeze, then each second."""
@@ -113,4 +122,8 @@ class KnownControls:
         return tuple(sorted({at for at in self._edges(start) if at < end}))
 
     def _edges(self, after: Instant) -> list[Instant]:
-        return [at for one in self.freezes for at in (one.since, one.end) if at is not None and at > after]
+        return [at for one in self.lasting(after) for at in (one.since, one.end) if at is not None and at > after]
+
+
+def _end_of(freeze: Freeze) -> Instant:
+    return NEVER if freeze.end is None else freeze.end
