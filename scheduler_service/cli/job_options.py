@@ -16,6 +16,7 @@ from itinerary.protocol.limits import Limits
 from itinerary.protocol.message_headers import Headers
 from itinerary.protocol.run_fields import ARGS, KWARGS
 from scheduler_service.cli.connect import headers_value, instant_text, json_value, key_value, limits_value
+from scheduler_service.core.contract.calendar_json import CALENDARS, Calendars
 from scheduler_service.core.contract.fields import OVERLAP, Tags
 from scheduler_service.core.contract.job_table import JOB_FIELDS, JOB_ID, SCHEDULE, JobField, leaves
 
@@ -53,6 +54,7 @@ _TYPES: Final[dict[type[FieldType], tuple[Any, str]]] = {
     Whole: (int, ""), Number: (float, ""), Flag: (bool, ""), Tags: (list[str], "; may be repeated"),
     Headers: (list[str], " as NAME=VALUE; may be repeated"), LimitKey: (str, ': a text, or {"from": "kwargs.tenant"}'),
     Limits: (list[str], ', as NAME, NAME=KEY or {"name": ..., "key": {"from": "kwargs.tenant"}}; may be repeated'),
+    Calendars: (str, ', as JSON: {"exclude": ["holidays"], "when_excluded": "next_day"}'),
     Time: (str, "; without an offset in your zone"),
 }  # fmt: skip
 """What is given for a type that is not given as text, and what its help adds."""
@@ -103,7 +105,7 @@ def _value(given: Any, of: FieldType, option: str) -> Any:
         return limits_value(given)
     if isinstance(of, LimitKey):
         return key_value(given, option)
-    if of in (ARGS, KWARGS):
+    if of in (ARGS, KWARGS, CALENDARS):
         return json_value(given, option)
     return given or None if isinstance(of, Tags) else given
 

@@ -11,6 +11,7 @@ from itinerary.protocol.run_fields import DEFAULT_PRIORITY, DEFAULT_QUEUE, NO_RE
 from scheduler_service.core.run_state import RunState
 
 if TYPE_CHECKING:  # schedules load numpy
+    from scheduler_service.core.calendars.model import JobCalendars
     from scheduler_service.core.schedules.schedule import Schedule
 
 
@@ -76,6 +77,7 @@ class Job:
     headers: Mapping[str, Any] | None = None
     limits: tuple[JobLimit, ...] = ()
     fair_key: str | KeyFrom | None = None
+    calendars: "JobCalendars | None" = None
     tags: tuple[str, ...] = ()
     description: str = ""
     paused: bool = False

@@ -95,6 +95,8 @@ def policy_differences(job: Job, now: Instant, *, keeps_one: bool = True, jitter
         found.append(f"end_at {format_instant(job.end_at)}: it has no end there")
     if job.limits:
         found.append(f"limits {', '.join(limit.name for limit in job.limits)}: nothing there holds its runs back")
+    if job.calendars is not None:
+        found.append(f"calendars {', '.join(job.calendars.ids)}: it runs on their days too there")
     if job.fair_key is not None:
         found.append("fair_key: its runs wait in one line with all others there")
     return found

@@ -57,6 +57,7 @@ FULL: dict[str, Any] = {
     "start_within": "2h",
     "limits": ["api", {"name": "tenant", "key": {"from": "kwargs.three.four.0"}}],
     "fair_key": {"from": "args.1"},
+    "calendars": {"exclude": ["holidays"], "only": ["season"], "when_excluded": "skip", "workdays": None},
     "tags": ["a, b", "c"],
     "description": "two\nlines & more",
 }

@@ -82,6 +82,7 @@ def test_each_kind_has_a_decorator_and_every_field_a_place(app: Celery) -> None:
         "misfire": {"policy": "skip", "grace": timedelta(minutes=1)}, "overlap": "allow", "timeout": "5m",
         "retry": {"max_attempts": 3, "initial": timedelta(seconds=2)}, "start_within": "1h",
         "headers": {"tenant": "a"}, "limits": ["api", {"name": "tenant", "key": {"from": "kwargs.b"}}], "fair_key": "a",
+        "calendars": {"exclude": ["holidays"]},
     }  # fmt: skip
     assert {*fields, "job_id", "task", "schedule"} == FIELDS, "a new field belongs into itinerary/jobs/fields.py"
     kinds = {

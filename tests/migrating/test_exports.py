@@ -92,6 +92,7 @@ def test_beat_is_given_exactly_what_it_can_say_and_the_rest_is_refused_by_name()
         job("ends", "0 3 * * *", end_at="2027-01-01T00:00:00Z"),
         job("limited", "0 3 * * *", limits=["api"]),
         job("fair", "0 3 * * *", fair_key="acme"),
+        job("closed", "0 3 * * *", calendars={"exclude": ["holidays"]}),
     ]
     text, refused = export_beat(jobs, NOW, nearest=False)
     told = why(refused)
@@ -100,6 +101,7 @@ def test_beat_is_given_exactly_what_it_can_say_and_the_rest_is_refused_by_name()
         "last": "L in its line", "seconds": "6 fields", "once": "kind once", "skips": "overlap skip",
         "retries": "3 attempts", "paused": "paused", "typed": "typed values", "hidden": "hidden values",
         "ends": "end_at", "limited": "limits api: nothing there", "fair": "fair_key",
+        "closed": "calendars holidays: it runs",
     }.items():  # fmt: skip
         assert part in told.pop(name), name
     assert told == {}

@@ -10,6 +10,7 @@ from itinerary.protocol.run_fields import ARGS, HEADERS, KWARGS
 from scheduler_service.api.http.bodies import read_json
 from scheduler_service.api.pages.csrf import Form
 from scheduler_service.api.pages.moments import pretty
+from scheduler_service.core.contract.calendar_json import CALENDARS
 from scheduler_service.core.contract.fields import Tags
 from scheduler_service.core.contract.job_json import DEFAULTS
 from scheduler_service.core.contract.job_table import (
@@ -43,7 +44,7 @@ _NUMBERS: Final = {"hourly": ("minute",), "calendar": ("every",)}
 _DECIMALS: Final = {"solar": ("latitude", "longitude")}
 _LISTS: Final = {"calendar": ("at", "weekdays")}
 _SWITCHES: Final = {"interval": ("balanced", "pinned")}
-_JSON: Final = (ARGS, KWARGS, HEADERS, JOB_LIMITS)
+_JSON: Final = (ARGS, KWARGS, HEADERS, JOB_LIMITS, CALENDARS)
 _LEAVES: Final = {path: leaf for field in JOB_FIELDS for path, leaf in leaves(field) if field.type is not SCHEDULE}
 LABELS: Final = {path: leaf.label for path, leaf in _LEAVES.items()} | {
     "kind": "Schedule",

@@ -13,6 +13,7 @@ from itinerary.protocol.limits import ARGUMENT_RULE, KeyFrom
 from itinerary.protocol.redaction import is_hidden, redacted
 from itinerary.protocol.run_fields import check_payload
 from itinerary.protocol.run_request import read_fields, refuse_unknown
+from scheduler_service.core.contract.calendar_json import misfits
 from scheduler_service.core.contract.fields import read_misfire, read_retry
 from scheduler_service.core.contract.job_table import JOB_FIELDS, JOB_TYPES
 from scheduler_service.core.contract.unknown_fields import joined, split
@@ -84,6 +85,8 @@ def _judged(
     if start_at is not None and end_at is not None and end_at <= start_at:
         errors.append(BadValue("end_at", body["end_at"], "give a time after start_at"))
     parsed = _schedule(values, created_at, errors)
+    if parsed is not None and (calendars := values.get("calendars")) is not None:
+        errors += misfits(calendars, parsed.schedule)
     if errors or parsed is None:
         raise BadValues(errors)
     values["schedule"] = parsed.schedule

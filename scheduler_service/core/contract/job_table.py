@@ -12,6 +12,7 @@ from itinerary.protocol.identity import check_job_id
 from itinerary.protocol.instants import DAY
 from itinerary.protocol.limits import JOB_LIMITS, Key
 from itinerary.protocol.run_fields import RETRY, RUN_FIELDS
+from scheduler_service.core.contract.calendar_json import CALENDARS
 from scheduler_service.core.contract.fields import MISFIRE, OVERLAP, TEXT, Tags
 
 JOB_ID: Final = Plain(check_job_id, str)
@@ -102,6 +103,10 @@ JOB_FIELDS: Final = (
     JobField(
         "fair_key", Key(of_job=True), "Fair key", "Its runs wait in one lane with those of the same key", PLACE,
         'a text, or {"from": "kwargs.tenant"}', sparse=True,
+    ),
+    JobField(
+        "calendars", CALENDARS, "Calendars", "Named calendars that leave out or move its occurrences", NOTES,
+        'JSON: {"exclude": ["holidays"], "when_excluded": "next_day"}', 2, sparse=True,
     ),
     JobField("tags", Tags(), "Tags", "Short texts to find it by", NOTES, "with commas between", option="--tag"),
     JobField("description", TEXT, "Description", "Free text", NOTES, lines=3),

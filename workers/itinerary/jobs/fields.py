@@ -58,6 +58,15 @@ class Limit(TypedDict):
     key: str | KeyFrom
 
 
+class Calendars(TypedDict, total=False):
+    """The calendars that leave out or move a job's occurrences, by id."""
+
+    exclude: Sequence[str]
+    only: Sequence[str]
+    when_excluded: Literal["skip", "next_day", "previous_day"]
+    workdays: str
+
+
 class JobFields(TypedDict, total=False):
     """The fields of a job beside its id, its task and its schedule; the service has a default for each."""
 
@@ -79,3 +88,4 @@ class JobFields(TypedDict, total=False):
     start_within: Duration
     limits: Sequence[str | Limit]
     fair_key: str | KeyFrom
+    calendars: Calendars

@@ -50,6 +50,7 @@ class StoredJob(Record):
     start_within: str | None
     limits: list[Any]
     fair_key: Any
+    calendars: dict[str, Any] | None
     tags: list[str]
     description: str
     paused: bool

@@ -1,0 +1,85 @@
+"""The calendars that a job names as JSON, and what of them the job alone decides.
+
+Whether the calendars exist, and fit the job's zone, is judged by core.calendars where the job is saved.
+"""
+
+from typing import Any, Final, get_args
+
+from itinerary.protocol.errors import BadValue
+from itinerary.protocol.field_types import FieldType, read_list, read_object
+from itinerary.protocol.limits import LIMIT, LIMIT_RULE
+from scheduler_service.core.calendars.model import JobCalendars, WhenExcluded
+from scheduler_service.core.calendars.workdays import counts_workdays
+from scheduler_service.core.memo import shared
+from scheduler_service.core.schedules.kinds import Schedule, WallSchedule
+
+MOST_CALENDARS: Final = 20
+CALENDAR_ID: Final = LIMIT
+WHEN_EXCLUDED: Final[tuple[str, ...]] = get_args(WhenExcluded)
+FIELDS: Final = ("exclude", "only", "when_excluded", "workdays")
+
+
+class Calendars(FieldType):
+    """An object of `exclude`, `only`, `when_excluded` and `workdays`, of which one names a calendar."""
+
+    def read(self, value: Any, field: str) -> JobCalendars:
+        """Return what the job says of its calendars; equal ones are one object."""
+        return _read(value, field)
+
+    def write(self, value: JobCalendars) -> dict[str, Any]:
+        """Return all four, in their order."""
+        return {
+            "exclude": list(value.exclude), "only": list(value.only), "when_excluded": value.when_excluded,
+            "workdays": value.workdays,
+        }  # fmt: skip
+
+
+CALENDARS: Final = Calendars()
+
+
+@shared
+def _read(value: Any, field: str) -> JobCalendars:
+    body = read_object(value, field)
+    for name in sorted(body.keys() - set(FIELDS)):
+        raise BadValue(f"{field}.{name}", body[name], f"this field is not known; known are {', '.join(FIELDS)}")
+    exclude, only = (_ids(body.get(name), f"{field}.{name}") for name in ("exclude", "only"))
+    for one in only:
+        if one in exclude:
+            raise BadValue(f"{field}.only", one, "name a calendar in exclude or in only, not in both")
+    moved: Any = body.get("when_excluded") or "skip"
+    if moved not in WHEN_EXCLUDED:
+        raise BadValue(f"{field}.when_excluded", moved, f"choose one of {', '.join(WHEN_EXCLUDED)}")
+    workdays = body.get("workdays")
+    if workdays is not None:
+        workdays = _id(workdays, f"{field}.workdays")
+    if not (exclude or only):
+        if moved != "skip":
+            raise BadValue(f"{field}.when_excluded", moved, "give calendars in exclude or only, or leave it out")
+        if workdays is None:
+            raise BadValue(field, value, "name a calendar in exclude, only or workdays; null for none")
+    return JobCalendars(exclude, only, moved, workdays)
+
+
+def _ids(value: Any, field: str) -> tuple[str, ...]:
+    given = [] if value is None else read_list(value, field)
+    if len(given) > MOST_CALENDARS:
+        raise BadValue(field, f"a list of {len(given)}", f"give at most {MOST_CALENDARS} calendars")
+    return tuple(dict.fromkeys(_id(one, f"{field}.{place}") for place, one in enumerate(given)))
+
+
+def _id(value: Any, field: str) -> str:
+    if not isinstance(value, str) or not CALENDAR_ID.fullmatch(value):
+        raise BadValue(field, value, f"give the id of a calendar; {LIMIT_RULE}")
+    return value
+
+
+def misfits(calendars: JobCalendars, schedule: Schedule, field: str = "calendars") -> list[BadValue]:
+    """Return an error for each part that this schedule cannot have."""
+    found = []
+    if calendars.when_excluded != "skip" and not isinstance(schedule, WallSchedule):
+        rule = "only wall times move: use skip, or a schedule of kind cron, hourly or calendar"
+        found.append(BadValue(f"{field}.when_excluded", calendars.when_excluded, rule))
+    if calendars.workdays is not None and not counts_workdays(schedule):
+        rule = "only W of a cron line, and the days of a calendar of months, count by free days; leave it out"
+        found.append(BadValue(f"{field}.workdays", calendars.workdays, rule))
+    return found
