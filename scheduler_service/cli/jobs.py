@@ -233,12 +233,15 @@ def _schedule_text(schedule: Mapping[str, Any]) -> str:
             offset = schedule.get("offset")
             text = f"every {schedule['every']}" + (f" + {offset}" if offset and offset != "0s" else "")
             text += ", balanced" if schedule.get("balanced") else ""
+            text += " from {from} until {until}".format_map(schedule["window"]) if schedule.get("window") else ""
         case "calendar":
             text = f"every {schedule['every']} {schedule['unit']} at {', '.join(schedule['at'])}"
         case "once":
             text = f"once, {schedule['at']}"
         case "solar":
             text = f"{schedule['event']} at {schedule['latitude']:g}, {schedule['longitude']:g}"
+        case "any":
+            text = "; ".join(map(_schedule_text, schedule["of"]))
         case newer:  # of a service newer than this program
             text = str(newer)
     zone = schedule.get("timezone", "UTC")

@@ -18,6 +18,7 @@ from typing import Any, Final
 from celery import Celery
 
 from itinerary.jobs import Body, collect
+from itinerary.jobs.specs import in_zone
 from itinerary.protocol.errors import BadValue, BadValues, ItineraryError
 from itinerary.protocol.field_types import read_list, read_object
 from itinerary.protocol.redaction import unmasked
@@ -88,8 +89,8 @@ def _read_item(item: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
     merged = {key: value for key, value in defaults.items() if key != "timezone"} | given
     schedule = merged.get("schedule")
     spec = {"kind": "cron", "expr": schedule} if isinstance(schedule, str) else schedule
-    if isinstance(spec, dict) and "timezone" in defaults and spec.get("kind") != "once":
-        spec = {"timezone": defaults["timezone"], **spec}
+    if isinstance(spec, dict) and "timezone" in defaults:
+        spec = in_zone(spec, defaults["timezone"])
     body = {**merged, "schedule": spec}
     read_job(body, created_at=time.time_ns() // 1_000)
     return body

@@ -26,6 +26,7 @@ from itinerary.jobs.fields import (
     SolarEvent,
     Unit,
     Weekday,
+    Window,
 )
 from itinerary.jobs.functions import leading
 from itinerary.protocol.errors import BadValue, ItineraryError
@@ -75,10 +76,10 @@ class Schedule:
 
     def interval(
         self, job_id: str, every: Duration, *, task: Any, offset: Duration | None = None, anchor: Moment | None = None,
-        timezone: str | None = None, **job: Unpack[JobFields],
+        window: Window | None = None, timezone: str | None = None, **job: Unpack[JobFields],
     ) -> None:  # fmt: skip
-        """Add a job in a rhythm of elapsed time, such as every `4m` with an offset of `1m`."""
-        self._add(job_id, task, specs.interval(every, offset, anchor, self._zone(timezone)), job)
+        """Add a job in a rhythm of elapsed time; with a `window` the count begins anew at each opening."""
+        self._add(job_id, task, specs.interval(every, offset, anchor, window, self._zone(timezone)), job)
 
     def balanced(
         self, job_id: str, every: Duration, *, task: Any, pinned: bool | None = None, timezone: str | None = None,
@@ -108,6 +109,10 @@ class Schedule:
     ) -> None:  # fmt: skip
         """Add a job that runs at an event of the sun, such as sunset, at a place."""
         self._add(job_id, task, specs.solar(event, latitude, longitude, self._zone(timezone)), job)
+
+    def any(self, job_id: str, of: Sequence[Mapping[str, Any]], *, task: Any, **job: Unpack[JobFields]) -> None:
+        """Add a job that runs at every time of several schedules, each given as JSON."""
+        self._add(job_id, task, specs.in_zone(specs.any_of(of), self._timezone), job)
 
     def run(self, *, concurrency: int = 8, **settings: Any) -> None:
         """Block, with a leader and a Celery worker in this program, until Ctrl-C, SIGTERM or `stop()`.

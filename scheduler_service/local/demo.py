@@ -73,6 +73,25 @@ JOBS: Final[tuple[dict[str, Any], ...]] = (
         "tags": ["demo"],
     },
     {
+        "job_id": "demo.office-hours",
+        "title": "Every 90 minutes of office hours, and at midnight",
+        "task": "itinerary.echo",
+        "kwargs": {"message": "coffee"},
+        "schedule": {
+            "kind": "any",
+            "of": [
+                {
+                    "kind": "interval",
+                    "every": "90m",
+                    "window": {"from": "09:00", "until": "17:00", "days": "mon-fri"},
+                    "timezone": "Europe/Berlin",
+                },
+                {"kind": "calendar", "unit": "day", "at": ["00:00"], "timezone": "Europe/Berlin"},
+            ],
+        },
+        "tags": ["demo"],
+    },
+    {
         "job_id": "demo.flaky",
         "title": "Fails at first, and succeeds when tried again",
         "task": "itinerary.fail",

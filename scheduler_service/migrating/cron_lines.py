@@ -127,6 +127,8 @@ def _of_interval(job: Job, zone: str, now: Instant) -> str:
     every = getattr(job.schedule, "every", 0)
     if spec.get("balanced"):
         raise CannotSay("the scheduler places it, and may move it")
+    if spec.get("window"):
+        raise CannotSay("it counts anew in each window, and a cron line has none")
     for period in _PERIODS:
         if every and period % every == 0:
             times = upcoming(job.schedule, now, period // every)

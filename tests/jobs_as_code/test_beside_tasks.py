@@ -95,6 +95,8 @@ def test_each_kind_has_a_decorator_and_every_field_a_place(app: Celery) -> None:
         "f": schedule.calendar("week", ["05:30", "06:00"], weekdays=["mon"], job_id="f", **fields),
         "g": schedule.once("2027-06-01T00:00:00", timezone="Europe/Berlin", job_id="g", **fields),
         "h": schedule.solar("sunset", latitude=52.52, longitude=13.405, job_id="h", **fields),
+        "i": schedule.interval("90m", window={"from": "09:00", "until": "17:00"}, job_id="i", **fields),
+        "j": schedule.any([{"kind": "cron", "expr": "0 9 * * *"}], job_id="j", **fields),
     }
 
     def task(a: int, b: int) -> None: ...
@@ -104,7 +106,8 @@ def test_each_kind_has_a_decorator_and_every_field_a_place(app: Celery) -> None:
     app.task(shared=False, name="t")(task)
     read = {name: definition_of(read_job(body, created_at=0)[0]) for name, body in by_id(app).items()}
     assert [read[name]["schedule"]["kind"] for name in sorted(read)] == [
-        "cron", "hourly", "interval", "interval", "calendar", "calendar", "once", "solar", "cron",
+        "cron", "hourly", "interval", "interval", "calendar", "calendar", "once", "solar",
+        "interval", "any", "cron",
     ]  # fmt: skip
     assert read["a"]["schedule"]["dst_fold"] == "both"
     assert (read["d"]["schedule"]["balanced"], read["d"]["schedule"]["pinned"]) == (True, True)
@@ -283,10 +286,12 @@ def test_jobs_take_the_timezone_of_their_app_unless_they_name_one(app: Celery) -
     @schedule.cron("0 2 * * *", job_id="a")
     @schedule.cron("0 2 * * *", job_id="b", timezone="UTC")
     @schedule.once("2027-01-01T00:00:00Z", job_id="c")
+    @schedule.any([{"kind": "hourly", "minute": 1}], job_id="d")
     @app.task(shared=False, name="t")
     def task() -> None: ...
 
     found = by_id(app)
+    assert found["d"]["schedule"]["of"] == [{"timezone": "Europe/Berlin", "kind": "hourly", "minute": 1}]
     assert [found[name]["schedule"].get("timezone") for name in "abc"] == ["Europe/Berlin", "UTC", None]
 
 

@@ -58,12 +58,14 @@ def test_a_text_in_the_place_of_the_schedule_is_a_cron_line_and_defaults_lie_bel
             {"job_id": "a", "schedule": "0 2 * * *"},
             {"job_id": "b", "queue": "fast", "schedule": {"kind": "hourly", "minute": 1, "timezone": "UTC"}},
             {"job_id": "c", "schedule": {"kind": "once", "at": "2027-01-01T00:00:00Z"}},
+            {"job_id": "d", "schedule": {"kind": "any", "of": [{"kind": "cron", "expr": "0 2 * * *"}]}},
         ],
     }
-    a, b, c = read_jobs(content).jobs
+    a, b, c, d = read_jobs(content).jobs
     assert a["schedule"] == {"timezone": "Europe/Berlin", "kind": "cron", "expr": "0 2 * * *"}
     assert (a["queue"], b["queue"], b["schedule"]["timezone"]) == ("slow", "fast", "UTC")
     assert "timezone" not in c["schedule"]
+    assert d["schedule"]["of"] == [{"timezone": "Europe/Berlin", "kind": "cron", "expr": "0 2 * * *"}]
 
 
 def test_everything_wrong_is_told_at_once_with_the_job_that_it_is_about() -> None:

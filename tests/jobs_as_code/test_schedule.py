@@ -129,3 +129,15 @@ def test_a_line_with_seconds_has_the_fold_that_it_has_everywhere() -> None:
     schedule.cron("as-said", task="t", expr="30 2 * * * 15", dst_fold="last")
     folds = [definition_of(read_job(body, created_at=0)[0])["schedule"]["dst_fold"] for body in schedule.bodies]
     assert folds == ["both", "last"]
+
+
+def test_the_default_zone_is_that_of_each_member_of_a_union_that_names_none() -> None:
+    schedule = Schedule("shop", timezone="Europe/Berlin")
+    members = [
+        {"kind": "hourly", "minute": 5},
+        {"kind": "hourly", "minute": 7, "timezone": "UTC"},
+        {"kind": "once", "at": "2027-01-01T00:00:00Z"},
+    ]
+    schedule.any("a", members, task="t")
+    (spec,) = [body["schedule"] for body in schedule.bodies]
+    assert [member.get("timezone") for member in spec["of"]] == ["Europe/Berlin", "UTC", None]

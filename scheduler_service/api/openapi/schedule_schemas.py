@@ -45,6 +45,16 @@ class Hourly(Strict):
     timezone: Zone = "UTC"
 
 
+class Window(Strict):
+    """Hours of a day, `[from, until)`; an `until` that is not later than `from` is on the next day."""
+
+    opens: str = Field(alias="from", pattern=f"^{CLOCK}$", examples=["09:00"])
+    until: str = Field(pattern=f"^{CLOCK}$", examples=["17:00"])
+    days: Annotated[str, Field(max_length=100)] | list[Annotated[str, Field(max_length=20)]] | None = Field(
+        None, examples=["mon-fri"], description="Weekdays on which it opens; default: every day"
+    )
+
+
 class Interval(Strict):
     """A rhythm in elapsed time."""
 
@@ -55,6 +65,7 @@ class Interval(Strict):
     timezone: Zone = "UTC"
     balanced: bool = False
     pinned: bool = False
+    window: Window | None = Field(None, description="The count begins anew at each opening")
 
 
 class Calendar(Strict):
@@ -99,5 +110,16 @@ class Solar(Strict):
     timezone: Zone = "UTC"
 
 
-class Schedule(RootModel[Annotated[Cron | Hourly | Interval | Calendar | Once | Solar, Field(discriminator="kind")]]):
+class AnyOf(Strict):
+    """Every time of its members, each time once; each member may have a time zone of its own."""
+
+    kind: Literal["any"]
+    of: list[Annotated[Cron | Hourly | Interval | Calendar | Once | Solar, Field(discriminator="kind")]] = Field(
+        min_length=1, max_length=20
+    )
+
+
+class Schedule(
+    RootModel[Annotated[Cron | Hourly | Interval | Calendar | Once | Solar | AnyOf, Field(discriminator="kind")]]
+):
     """A schedule of one of the kinds."""

@@ -22,6 +22,7 @@ from scheduler_service.core.contract.job_table import (
     TROUBLE,
     leaves,
 )
+from scheduler_service.core.schedules.spec_reading import WEEKDAYS
 
 KINDS: Final = (
     ("interval", "Interval", "a fixed interval, in elapsed time"),
@@ -30,6 +31,7 @@ KINDS: Final = (
     ("calendar", "Calendar", "every N days, weeks or months, at wall times"),
     ("once", "Once", "one instant"),
     ("solar", "Solar", "sunrise, dusk, ... at a place"),
+    ("any", "Any of", "every time of several schedules"),
 )
 # The fields of each kind of schedule; the form's names have the kind as prefix.
 _TEXTS: Final = {
@@ -49,13 +51,15 @@ _LEAVES: Final = {path: leaf for field in JOB_FIELDS for path, leaf in leaves(fi
 LABELS: Final = {path: leaf.label for path, leaf in _LEAVES.items()} | {
     "kind": "Schedule",
     "interval.every": "Every", "interval.offset": "Offset", "interval.anchor": "Counted from",
-    "interval.timezone": "Time zone", "interval.balanced": "Balanced", "interval.pinned": "Pinned",
+    "interval.timezone": "Time zone", "interval.window": "Window",
+    "interval.balanced": "Balanced", "interval.pinned": "Pinned",
     "cron.expr": "Line", "cron.dialect": "Dialect", "cron.timezone": "Time zone",
     "cron.day_match": "Day and weekday", "cron.dst_gap": "Skipped times", "cron.dst_fold": "Repeated times",
     "hourly.minute": "Minute", "hourly.timezone": "Time zone",
     "calendar.every": "Every", "calendar.unit": "Unit", "calendar.at": "At", "calendar.weekdays": "Weekdays",
     "calendar.days": "Days", "calendar.start": "First day", "calendar.timezone": "Time zone", "once.at": "At",
     "solar.event": "Event", "solar.latitude": "Latitude", "solar.longitude": "Longitude", "solar.timezone": "Time zone",
+    "any.of": "Schedules",
 }  # fmt: skip
 """The form's labels of its fields, used in its errors too."""
 
@@ -77,8 +81,15 @@ def fields_of(definition: Mapping[str, Any]) -> dict[str, str]:
         **BLANK,
         **_texts(definition),
         "kind": kind,
-        **{f"{kind}.{name}": _text(value) for name, value in schedule.items() if name != "kind"},
+        **{f"{kind}.{name}": _of_schedule(name, value) for name, value in schedule.items() if name != "kind"},
     }
+
+
+def _of_schedule(name: str, value: Any) -> str:
+    if name == "window":
+        days = "" if len(value["days"]) == len(WEEKDAYS) else f" {','.join(value['days'])}"
+        return f"{value['from']}-{value['until']}{days}"
+    return pretty(value) if name == "of" else _text(value)
 
 
 def _texts(definition: Mapping[str, Any]) -> dict[str, str]:
@@ -103,6 +114,7 @@ def _text(value: Any) -> str:
 BLANK: Final[dict[str, str]] = _texts(DEFAULTS) | {
     "kind": "interval", "interval.every": "1h", "cron.expr": "0 2 * * *", "hourly.minute": "0", "calendar.every": "1",
     "calendar.unit": "day", "calendar.at": "05:30", "solar.event": "sunrise",
+    "any.of": '[\n  {"kind": "cron", "expr": "0 9 * * *"},\n  {"kind": "cron", "expr": "30 17 * * fri"}\n]',
 }  # fmt: skip
 """A new form: the defaults of a job, and a schedule of each kind."""
 
@@ -147,6 +159,10 @@ def schedule_of(form: Form) -> dict[str, Any]:
     for name in _SWITCHES.get(kind, ()):
         if form.one(f"{kind}.{name}"):
             spec[name] = True
+    if kind == "interval" and (window := form.one("interval.window")):
+        spec["window"] = _window(window)
+    if kind == "any":
+        spec["of"] = read_json(form.one("any.of") or "[]", "schedule.of")
     if kind == "calendar" and (days := _parts(form.one("calendar.days"))):
         spec["days"] = [_number(day, "schedule.days") for day in days]
     return spec
@@ -201,6 +217,12 @@ def _decimal(text: str, field: str) -> float:
         return float(text[:40])
     except ValueError:
         raise BadValue(field, text, "give a number of degrees, such as 52.52") from None
+
+
+def _window(text: str) -> dict[str, str]:
+    times, _, days = text.partition(" ")
+    opens, _, until = times.partition("-")
+    return {"from": opens, "until": until, **({"days": days} if days.strip() else {})}
 
 
 def _parts(text: str) -> list[str]:

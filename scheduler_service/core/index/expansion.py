@@ -16,8 +16,7 @@ from scheduler_service.core.index.hour_bits import HOUR_SECONDS, Bits, Clock, Ho
 from scheduler_service.core.index.ordering import NO_RUNS, Runs, merged
 from scheduler_service.core.index.schedule_table import Entry, ScheduleTable
 from scheduler_service.core.schedules.clock_rules import CatchUp
-from scheduler_service.core.schedules.solar_times import solar_seconds
-from scheduler_service.core.schedules.stepping import wall_parts
+from scheduler_service.core.schedules.stepping import parts, wall_parts
 from scheduler_service.core.schedules.wall_times import WallTimes
 from scheduler_service.core.schedules.zones import DAY_SECONDS
 
@@ -25,6 +24,7 @@ __all__ = ["Entry", "Expansion", "ScheduleTable", "expand", "expand_table"]
 
 Ints = NDArray[np.int64]
 Positions = NDArray[np.int32]
+_NEVER: Ints = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def expand(entries: Sequence[Entry], window_start: Instant, window_end: Instant)
 def expand_table(table: ScheduleTable, window_start: Instant, window_end: Instant) -> Expansion:
     """Expand a schedule table kept from an earlier window, as `expand` does its entries."""
     on_minutes, others = _Stepper(table, window_start, window_end).runs()
-    others += [part(table, window_start, window_end) for part in (_intervals, _once, _solar)]
+    others += [part(table, window_start, window_end) for part in (_intervals, _once, _singles)]
     runs = merged(on_minutes, [r for r in others if r.times.size], table.ordinals.size)
     if (table.starts > window_start).any() or (table.ends < window_end).any():
         kept = (runs.times >= table.starts[runs.positions]) & (runs.times < table.ends[runs.positions])
@@ -175,12 +175,16 @@ def _once(table: ScheduleTable, start: Instant, end: Instant) -> Runs:
     return Runs(table.once_at[within], table.once_entries[within])
 
 
-def _solar(table: ScheduleTable, start: Instant, end: Instant) -> Runs:
-    """Expand solar entries one by one: each event of a day is computed once and kept."""
-    found = [
-        (second * SECOND, position)
-        for position, schedule in zip(table.solar_entries, table.solar_schedules, strict=True)
-        for second in solar_seconds(schedule, start, end)
-    ]
-    times, positions = zip(*found, strict=True) if found else ((), ())
-    return Runs(np.asarray(times, dtype=np.int64), np.asarray(positions, dtype=np.int32))
+def _singles(table: ScheduleTable, start: Instant, end: Instant) -> Runs:
+    """Step each distinct schedule that no column can hold, once for all its entries."""
+    numbers = table.single_numbers
+    if not numbers.size:
+        return NO_RUNS
+    used = np.unique(numbers)
+    found = [np.concatenate([*parts(table.singles[number], start, end), _NEVER]) for number in used]
+    sizes = np.asarray([times.size for times in found])
+    place = np.searchsorted(used, numbers)
+    counts = sizes[place]
+    nth = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    times = np.concatenate(found)[np.repeat((np.cumsum(sizes) - sizes)[place], counts) + nth]
+    return Runs(times, np.repeat(table.single_entries, counts))

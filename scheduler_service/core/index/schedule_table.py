@@ -7,32 +7,19 @@ schedules share a row. Entries are ordered by job id, so expansion in time order
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, assert_never
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from itinerary.protocol.errors import ItineraryError
 from itinerary.protocol.instants import Instant
-from scheduler_service.core.index.schedule_rows import Rows, clock_key
-from scheduler_service.core.schedules.kinds import (
-    CalendarSchedule,
-    CronSchedule,
-    HourlySchedule,
-    IntervalSchedule,
-    OnceSchedule,
-    Schedule,
-    SolarSchedule,
-)
-from scheduler_service.core.schedules.wall_times import Clockwork, WallTimes
-from scheduler_service.core.schedules.zones import zone
+from scheduler_service.core.index.schedule_lines import FAILED, INTERVAL, ONCE, SINGLE, UNION, WALL, ReadSchedules
+from scheduler_service.core.index.schedule_rows import Rows
+from scheduler_service.core.schedules.kinds import Schedule, SimpleSchedule
 
 Ints = NDArray[np.int64]
 Positions = NDArray[np.int32]
-_WALL, _INTERVAL, _ONCE, _SOLAR, _FAILED = range(5)
-_EVER: Final[Instant] = -(2**63)
 _NEVER: Final[Ints] = np.empty(0, dtype=np.int64)
 _NOBODY: Final[Positions] = np.empty(0, dtype=np.int32)
 
@@ -67,8 +54,10 @@ class ScheduleTable:
     interval_everys: Ints
     once_entries: Positions
     once_at: Ints
-    solar_entries: Positions
-    solar_schedules: NDArray[np.object_]
+    single_entries: Positions
+    """Positions of the entries whose schedules are stepped one by one; `single_numbers` has the place in `singles`."""
+    single_numbers: Ints
+    singles: tuple[SimpleSchedule, ...]
     failures: tuple[tuple[int, str], ...]
 
     @property
@@ -121,8 +110,9 @@ class ScheduleTable:
         once_entries, once_at = _merged(
             (mine[self.once_entries], self.once_at), (its[fresh.once_entries], fresh.once_at)
         )
-        solar_entries, solar_schedules = _merged(
-            (mine[self.solar_entries], self.solar_schedules), (its[fresh.solar_entries], fresh.solar_schedules)
+        single_entries, single_numbers = _merged(
+            (mine[self.single_entries], self.single_numbers),
+            (its[fresh.single_entries], fresh.single_numbers + len(self.singles)),
         )
         kept = [(int(numbers[ordinal]), reason) for ordinal, reason in self.failures if numbers[ordinal] >= 0]
         return ScheduleTable(
@@ -140,8 +130,9 @@ class ScheduleTable:
             interval_everys=interval_everys,
             once_entries=once_entries,
             once_at=once_at,
-            solar_entries=solar_entries,
-            solar_schedules=solar_schedules,
+            single_entries=single_entries,
+            single_numbers=single_numbers,
+            singles=self.singles + fresh.singles,
             failures=tuple(sorted([*kept, *fresh.failures])),
         )
 
@@ -159,83 +150,46 @@ class Draft:
     def __init__(self) -> None:
         self._schedules: list[Schedule] = []
         self._columns: list[tuple[Positions, Ints, Ints]] = [(_NOBODY, _NEVER, _NEVER)]
-        self._rows_of: dict[int, tuple[int, int]] = {}
-        self._walls: list[WallTimes] = []
-        self._blocks: list[Clockwork] = []
-        self._solars: list[SolarSchedule] = []
-        self._reasons: list[str] = []
 
     def add(self, ordinals: Positions, schedules: Sequence[Schedule], starts: Ints, ends: Ints) -> None:
         """Add entries as columns; those of one ordinal are adjacent and in order."""
         self._schedules += schedules
         self._columns.append((ordinals, starts, ends))
 
-    def _line(self, schedule: Schedule) -> tuple[int, int, int, int]:
-        """The schedule's kind, two numbers that depend on the kind, and the instant before which it does not fire."""
-        try:
-            match schedule:
-                case CronSchedule() | HourlySchedule() | CalendarSchedule():
-                    wall = schedule.wall
-                    first, last = self._rows_of.get(id(wall)) or self._new_rows(wall)
-                    return _WALL, first, last, _EVER if wall.not_before is None else wall.not_before
-                case IntervalSchedule():
-                    return _INTERVAL, schedule.first, schedule.every, _EVER
-                case OnceSchedule():
-                    return _ONCE, schedule.at, 0, _EVER
-                case SolarSchedule():
-                    self._solars.append(schedule)
-                    return _SOLAR, len(self._solars) - 1, 0, _EVER
-                case _:
-                    assert_never(schedule)
-        except (ItineraryError, TypeError, ValueError, AttributeError, AssertionError, KeyError) as exc:
-            self._reasons.append(f"{type(exc).__name__}: {exc}")
-            return _FAILED, len(self._reasons) - 1, 0, _EVER
-
-    def _new_rows(self, wall: WallTimes) -> tuple[int, int]:
-        zone(wall.zone)
-        rows = self._rows_of[id(wall)] = (len(self._blocks), len(self._blocks) + len(wall.blocks))
-        self._walls += [wall] * len(wall.blocks)
-        self._blocks += wall.blocks
-        return rows
-
     def finished(self) -> ScheduleTable:
         """Build the table of the added entries."""
-        numbers, (kinds, first, second, begins) = self._read()
-        ordinals, starts, ends, lines = self._in_order(numbers)
-        kind = kinds[lines]
-        walls, intervals, once, solar, failed = (
-            np.flatnonzero(kind == k) for k in (_WALL, _INTERVAL, _ONCE, _SOLAR, _FAILED)
+        read = ReadSchedules(self._schedules)
+        first, second = read.first, read.second
+        ordinals, starts, ends, own = self._in_order(read.numbers)
+        entry, lines = _with_members(own, read)
+        kind = read.kinds[lines]
+        walls, intervals, once, single, failed = (
+            np.flatnonzero(kind == k) for k in (WALL, INTERVAL, ONCE, SINGLE, FAILED)
         )
-        rows, place = self._rows()
-        entries, blocks = _counted_out(walls, first[lines[walls]], second[lines[walls]])
+        rows, place = read.rows()
+        entries, blocks = _counted_out(entry[walls], first[lines[walls]], second[lines[walls]])
         of_entries = place[blocks]
         on_minute = rows.on_minute[of_entries]
         return ScheduleTable(
             ordinals=ordinals,
-            starts=np.maximum(starts, begins[lines]),
+            starts=np.maximum(starts, read.begins[own]),
             ends=ends,
             rows=rows,
             minute_entries=entries[on_minute],
             minute_rows=of_entries[on_minute],
             second_entries=entries[~on_minute],
             second_rows=of_entries[~on_minute],
-            several_rows=entries.size > walls.size,
-            interval_entries=intervals.astype(np.int32),
+            several_rows=bool((entries[1:] == entries[:-1]).any()),
+            interval_entries=entry[intervals].astype(np.int32),
             interval_firsts=first[lines[intervals]],
             interval_everys=second[lines[intervals]],
-            once_entries=once.astype(np.int32),
+            once_entries=entry[once].astype(np.int32),
             once_at=first[lines[once]],
-            solar_entries=solar.astype(np.int32),
-            solar_schedules=np.asarray(self._solars, dtype=object)[first[lines[solar]]],
-            failures=tuple((int(ordinals[n]), self._reasons[int(first[lines[n]])]) for n in failed),
+            single_entries=entry[single].astype(np.int32),
+            single_numbers=first[lines[single]],
+            singles=tuple(read.singles),
+            failures=tuple((int(ordinals[entry[n]]), read.reasons[int(first[lines[n]])]) for n in failed),
         )
-
-    def _read(self) -> tuple[NDArray[np.intp], Ints]:
-        """Read each distinct schedule once; return each entry's schedule number and the columns read."""
-        keys = np.fromiter(map(id, self._schedules), dtype=np.int64, count=len(self._schedules))
-        _, firsts, lines = np.unique(keys, return_index=True, return_inverse=True)
-        table = chain.from_iterable(self._line(self._schedules[first]) for first in firsts.tolist())
-        return lines, np.fromiter(table, dtype=np.int64, count=4 * firsts.size).reshape(-1, 4).T
 
     def _in_order(self, lines: NDArray[np.intp]) -> list[NDArray[Any]]:
         columns = [*(np.concatenate(parts) for parts in zip(*self._columns, strict=True)), lines]
@@ -244,12 +198,15 @@ class Draft:
             columns = [column[order] for column in columns]
         return columns
 
-    def _rows(self) -> tuple[Rows, Positions]:
-        """The rows, ordered by clock, and the row of each block."""
-        order = sorted(range(len(self._walls)), key=lambda n: clock_key(self._walls[n]))
-        place = np.empty(len(order), dtype=np.int32)
-        place[order] = np.arange(len(order), dtype=np.int32)
-        return Rows.of([self._walls[n] for n in order], [self._blocks[n] for n in order]), place
+
+def _with_members(own: NDArray[np.intp], read: ReadSchedules) -> tuple[NDArray[np.intp], Ints]:
+    """The entry and the line of each schedule that is no union: its members in place of a union."""
+    union = read.kinds[own] == UNION
+    if not union.any():
+        return np.arange(own.size), own
+    first, last = np.where(union, read.first[own], own), np.where(union, read.second[own], own + 1)
+    entries, lines = _counted_out(np.arange(own.size), first, last)
+    return entries.astype(np.intp), lines
 
 
 def _counted_out(entries: NDArray[np.intp], firsts: Ints, lasts: Ints) -> tuple[Positions, Ints]:

@@ -47,9 +47,19 @@ def overlong(running: Iterable[Running], now: Instant, long_after: Duration) -> 
 
 def may_end(definition: Mapping[str, Any]) -> bool:
     """Whether a job with this definition could ever run out of occurrences: only such jobs must be parsed."""
-    schedule = definition.get("schedule") or {}
-    with_year = schedule.get("kind") == "cron" and len(str(schedule.get("expr")).split()) == _CRON_WITH_YEAR
-    return definition.get("end_at") is not None or schedule.get("kind") == "once" or with_year
+    return definition.get("end_at") is not None or _may_run_out(definition.get("schedule") or {})
+
+
+def _may_run_out(schedule: Mapping[str, Any]) -> bool:
+    match schedule.get("kind"):
+        case "once":
+            return True
+        case "cron":
+            return len(str(schedule.get("expr")).split()) == _CRON_WITH_YEAR
+        case "any":
+            return all(map(_may_run_out, schedule.get("of") or ()))
+        case _:
+            return False
 
 
 def ended(jobs: Iterable[Job], now: Instant) -> list[Notice]:

@@ -13,12 +13,15 @@ from scheduler_service.core.schedules.clock_rules import FIXED
 from scheduler_service.core.schedules.days import CalendarDays, Unit, ever_matches
 from scheduler_service.core.schedules.kinds import CalendarSchedule, shared_calendar
 from scheduler_service.core.schedules.spec_reading import (
+    WEEKDAYS,
     choice,
     day_number,
     items,
     only_known,
     time_of_day,
+    time_text,
     wall_micros,
+    weekday_mask,
     whole,
     zone_name,
 )
@@ -26,7 +29,6 @@ from scheduler_service.core.schedules.wall_times import Clockwork, WallTimes
 from scheduler_service.core.schedules.zones import DAY_SECONDS, first_instant_from, offset_at
 
 KEYS: Final = ("every", "unit", "at", "days", "weekdays", "start", "timezone")
-_WEEKDAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _UNITS: Final[Mapping[str, Unit]] = {"day": "day", "week": "week", "month": "month"}
 _MOST: Final = {"day": 3_660, "week": 520, "month": 120, "year": 10}
 
@@ -37,7 +39,7 @@ def canonical(spec: Mapping[str, Any]) -> dict[str, Any]:
     unit = choice(spec, "unit", tuple(_MOST))
     every = whole(spec, "every", 1, _MOST[unit], 1)
     start = _start(spec)
-    times = [_time_text(t) for t in _times(spec, start)]
+    times = [time_text(t) for t in _times(spec, start)]
     return {
         "kind": "calendar",
         "every": 12 * every if unit == "year" else every,
@@ -68,11 +70,6 @@ def _times(spec: Mapping[str, Any], start: str | None) -> list[int]:
     return sorted({time_of_day(value, "at") for value in given})
 
 
-def _time_text(seconds: int) -> str:
-    text = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}"
-    return text if seconds % 60 == 0 else f"{text}:{seconds % 60:02d}"
-
-
 def _month_days(spec: Mapping[str, Any], unit: str) -> list[int]:
     days = items(spec, "days", 62)
     if days and unit not in ("month", "year"):
@@ -88,9 +85,9 @@ def _weekdays(spec: Mapping[str, Any], unit: str) -> list[str]:
     if days and unit != "week":
         raise BadValue("weekdays", spec["weekdays"], "only a calendar of weeks has weekdays")
     for day in days:
-        if not isinstance(day, str) or day.lower() not in _WEEKDAYS:
-            raise BadValue("weekdays", day, f"of {', '.join(_WEEKDAYS)}")
-    return [day for day in _WEEKDAYS if day in {str(d).lower() for d in days}]
+        if not isinstance(day, str) or day.lower() not in WEEKDAYS:
+            raise BadValue("weekdays", day, f"of {', '.join(WEEKDAYS)}")
+    return [day for day in WEEKDAYS if day in {str(d).lower() for d in days}]
 
 
 def parse(spec: Mapping[str, Any], created_at: Instant) -> CalendarSchedule:
@@ -121,8 +118,7 @@ def _named_days(spec: Mapping[str, Any], start: str | None) -> tuple[int, ...]:
 def _named_weekdays(spec: Mapping[str, Any], first: int) -> int:
     if spec["unit"] != "week":
         return 0
-    named = sum(1 << _WEEKDAYS.index(day) for day in spec["weekdays"])
-    return named or 1 << (first + 4) % 7
+    return weekday_mask(spec["weekdays"]) or 1 << (first + 4) % 7
 
 
 def _begins(start: str, zone: str) -> Instant:

@@ -9,6 +9,9 @@ throughout. Never knows what a schedule matches.
 from dataclasses import dataclass
 from typing import Final, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from scheduler_service.core.schedules.zones import DAY_SECONDS, changes_between, offset_at
 
 GapRule = Literal["next_valid", "shift", "skip"]
@@ -74,6 +77,26 @@ def timeline(zone: str, rule: ClockRule, start: int, end: int) -> Timeline:
         spans += [Span(j.at, j.at + j.local_end - j.local_start, j.local_start - j.at) for j in jumps]
     caught_up = jumps if rule.gap == "next_valid" else []
     return Timeline(_within(spans, start, end), tuple(j for j in caught_up if start <= j.at < end))
+
+
+def reached(zone: str, local: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the first instants at which the zone's clocks reach these wall times, and which of them exist.
+
+    A skipped wall time is reached where its gap ends; one of a whole skipped day does not exist.
+    """
+    at, exists = np.empty_like(local), np.ones(local.shape, dtype=np.bool_)
+    if not local.size:
+        return at, exists
+    until: int | None = None
+    for segment in _segments(zone, int(local.min()) - _AROUND - DAY_SECONDS, int(local.max()) + _AROUND + DAY_SECONDS):
+        opens, ends = segment.start + segment.offset, segment.end + segment.offset
+        first = opens if until is None else until
+        fresh = (local >= first) & (local < ends)
+        at[fresh] = np.maximum(local[fresh] - segment.offset, segment.start)
+        if opens - first >= DAY_SECONDS:
+            exists[(local >= first) & (local < opens)] = False
+        until = max(first, ends)
+    return at, exists
 
 
 def _segments(zone: str, start: int, end: int) -> list[Span]:

@@ -29,8 +29,11 @@ from scheduler_service.core.schedules.kinds import (
     OnceSchedule,
     Schedule,
     SolarSchedule,
+    UnionSchedule,
+    WindowSchedule,
 )
 from scheduler_service.core.schedules.special_days import MONTHS, WEEKDAYS, short_names
+from scheduler_service.core.schedules.zones import DAY_SECONDS
 
 _STEP: Final = re.compile(r"\*/([1-9]\d*)", re.ASCII)
 _ONE: Final = re.compile(r"\d+", re.ASCII)
@@ -40,6 +43,7 @@ _WEEK: Final = {name: n for n, name in enumerate(WEEKDAYS)}
 _MONTHS_OF_A_YEAR: Final = {name: n for n, name in enumerate(MONTHS, 1)}
 _MONTH_DAYS: Final[Mapping[str, int]] = {}
 _HOURS: Final[Mapping[str, int]] = {}
+_ALL_DAYS: Final = 0b111_1111
 _UNITS: Final = ((7 * DAY, "week"), (DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second"))
 
 
@@ -58,6 +62,11 @@ def describe(schedule: Schedule) -> str:
             return f"Once, at {format_instant(schedule.at)}"
         case SolarSchedule():
             return _solar(schedule)
+        case WindowSchedule():
+            return _window(schedule)
+        case UnionSchedule():
+            first, *others = map(describe, schedule.of)
+            return "; ".join([first, *(f"or {text[0].lower()}{text[1:]}" for text in others)])
         case _:
             assert_never(schedule)
 
@@ -137,6 +146,18 @@ def _interval(schedule: IntervalSchedule) -> str:
         return f"{parts}, to be placed by the scheduler"
     parts = f"{parts}, counted from {format_instant(schedule.first)}"
     return f"{parts}, placed by the scheduler" if schedule.balanced else parts
+
+
+def _window(schedule: WindowSchedule) -> str:
+    rhythm = f"Every {_length(schedule.every)} from {_clock(schedule.opens)} until before {_closing(schedule)}"
+    begins = f", beginning {_length(schedule.offset)} after it opens" if schedule.offset else ""
+    on = "every day" if schedule.weekdays == _ALL_DAYS else f"on {weekday_text(schedule.weekdays)}"
+    return f"{rhythm}{begins}, {on} ({schedule.zone})"
+
+
+def _closing(schedule: WindowSchedule) -> str:
+    days, time = divmod(schedule.closes, DAY_SECONDS)
+    return f"{_clock(time)} of the next day" if days else _clock(time)
 
 
 def _solar(schedule: SolarSchedule) -> str:

@@ -11,12 +11,13 @@ from typing import Any, Final
 
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import DAY, SECOND, Duration, Instant, format_duration, format_instant
-from scheduler_service.core.schedules.kinds import UNPLACED, IntervalSchedule, shared_interval
+from scheduler_service.core.schedules import window_specs
+from scheduler_service.core.schedules.kinds import UNPLACED, IntervalSchedule, WindowSchedule, shared_interval
 from scheduler_service.core.schedules.spec_reading import duration, flag, moment, only_known, zone_name
 from scheduler_service.core.schedules.warnings import rhythm_warnings
 from scheduler_service.core.schedules.zones import DAY_SECONDS, first_instant_from, offset_at
 
-KEYS: Final = ("every", "offset", "anchor", "balanced", "pinned", "timezone")
+KEYS: Final = ("every", "offset", "anchor", "balanced", "pinned", "window", "timezone")
 _LONGEST: Final = 3_660 * DAY
 
 
@@ -31,6 +32,9 @@ def canonical(spec: Mapping[str, Any]) -> dict[str, Any]:
         raise BadValue(key, spec[key], "a balanced interval is placed by the scheduler; leave it out")
     if pinned and not balanced:
         raise BadValue("pinned", True, "only a balanced interval can be pinned to its place")
+    with_window = spec.get("window") is not None
+    if with_window:
+        window_specs.check(spec)
     return {
         "kind": "interval",
         "every": format_duration(every),
@@ -38,6 +42,8 @@ def canonical(spec: Mapping[str, Any]) -> dict[str, Any]:
         "anchor": None if anchor is None else format_instant(moment(anchor, "anchor", timezone)),
         "balanced": balanced,
         "pinned": pinned,
+        # Absent where it is not given: the release before refuses a definition with a field that it does not know.
+        **({"window": window_specs.canonical(spec)} if with_window else {}),
         "timezone": timezone,
     }
 
@@ -56,9 +62,11 @@ def _offset(spec: Mapping[str, Any], every: Duration) -> Duration:
     return offset
 
 
-def parse(spec: Mapping[str, Any], created_at: Instant) -> IntervalSchedule:
+def parse(spec: Mapping[str, Any], created_at: Instant) -> IntervalSchedule | WindowSchedule:
     """Build the schedule of a canonical spec, for a job created at `created_at`."""
     every, offset = _every(spec), duration(spec, "offset")
+    if "window" in spec:
+        return window_specs.parse(spec, every, offset)
     if spec["balanced"]:
         first = UNPLACED
     elif spec["anchor"] is None:
@@ -80,8 +88,9 @@ def _day_begins(timezone: str, local: int) -> Instant:
     return first_instant_from(timezone, local) * SECOND
 
 
-def warnings(schedule: IntervalSchedule, since: int) -> tuple[str, ...]:
+def warnings(schedule: IntervalSchedule | WindowSchedule, since: int) -> tuple[str, ...]:
     """Return the warnings for the writer of an interval; clock changes are considered from `since` (seconds) on."""
     if schedule.every < 10 * SECOND:
         return ("this runs more often than every 10 seconds",)
-    return rhythm_warnings(schedule.zone, since) if schedule.every % DAY == 0 else ()
+    of_days = isinstance(schedule, IntervalSchedule) and schedule.every % DAY == 0
+    return rhythm_warnings(schedule.zone, since) if of_days else ()

@@ -1,4 +1,4 @@
-"""The six kinds of schedule, as small immutable values; equal ones share their parts.
+"""The kinds of schedule, as small immutable values; equal ones share their parts.
 
 A schedule holds times only: bounds, jitter, misfire and overlap belong to the job. Wall-time kinds carry a `WallTimes`,
 the others plain instants. Only `parse_schedule` creates them.
@@ -72,8 +72,31 @@ class SolarSchedule:
     zone: str
 
 
+@dataclass(frozen=True, slots=True)
+class WindowSchedule:
+    """An interval that counts anew at each opening of a daily window, and ends where the window closes.
+
+    `opens` and `closes` are seconds of the opening's day; a window over midnight closes after the day's 86,400.
+    """
+
+    every: Duration
+    offset: Duration
+    weekdays: int
+    opens: int
+    closes: int
+    zone: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnionSchedule:
+    """Every time of its members, each time once."""
+
+    of: "tuple[SimpleSchedule, ...]"
+
+
 WallSchedule = CronSchedule | HourlySchedule | CalendarSchedule
-Schedule = WallSchedule | IntervalSchedule | OnceSchedule | SolarSchedule
+SimpleSchedule = WallSchedule | IntervalSchedule | WindowSchedule | OnceSchedule | SolarSchedule
+Schedule = SimpleSchedule | UnionSchedule
 
 
 # One object represents all equal schedules, so that a million jobs stay small and are expanded together.
@@ -89,12 +112,27 @@ def shared_calendar(schedule: CalendarSchedule) -> CalendarSchedule:
     return schedule
 
 
+@lru_cache(maxsize=65_536)
+def shared_window(schedule: WindowSchedule) -> WindowSchedule:
+    """Return the shared object of all windows that equal this one."""
+    return schedule
+
+
+@lru_cache(maxsize=65_536)
+def shared_union(schedule: UnionSchedule) -> UnionSchedule:
+    """Return the shared object of all unions that equal this one."""
+    return schedule
+
+
 def zone_of(schedule: Schedule) -> str:
     """Return the zone in which a schedule is shown."""
     match schedule:
         case CronSchedule() | HourlySchedule() | CalendarSchedule():
             return schedule.wall.zone
-        case IntervalSchedule() | SolarSchedule():
+        case IntervalSchedule() | WindowSchedule() | SolarSchedule():
             return schedule.zone
         case OnceSchedule():
             return "UTC"
+        case UnionSchedule():
+            zones = {zone_of(member) for member in schedule.of}
+            return zones.pop() if len(zones) == 1 else "UTC"

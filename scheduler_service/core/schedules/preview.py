@@ -6,8 +6,8 @@ import numpy as np
 
 from itinerary.protocol.instants import SECOND, Instant, format_instant
 from scheduler_service.core.schedules.days import Dates
-from scheduler_service.core.schedules.kinds import Schedule, WallSchedule, zone_of
-from scheduler_service.core.schedules.stepping import upcoming
+from scheduler_service.core.schedules.kinds import Schedule, UnionSchedule, WallSchedule, zone_of
+from scheduler_service.core.schedules.stepping import count, upcoming
 from scheduler_service.core.schedules.wall_times import WallTimes, times_of_day
 from scheduler_service.core.schedules.zones import DAY_SECONDS, offset_at, passes_of
 
@@ -50,12 +50,21 @@ def _offset_text(offset: int) -> str:
 
 
 def _note(schedule: Schedule, name: str, second: int, offset: int) -> str | None:
+    if isinstance(schedule, UnionSchedule):
+        schedule = _member_at(schedule, second)
+        name, offset = zone_of(schedule), offset_at(zone_of(schedule), second)
     if isinstance(schedule, WallSchedule) and not _means(schedule.wall, second + offset):
         return f"gap: moved to {format_instant((second + offset) * SECOND)[11:16]}"
     which, passes = passes_of(name, second)
     if passes == 1:
         return None
     return "fold: first pass" if which == 1 else "fold: second pass"
+
+
+def _member_at(union: UnionSchedule, second: int) -> Schedule:
+    """Return the first member that fires in this second."""
+    start = second * SECOND
+    return next((member for member in union.of if count(member, start, start + SECOND)), union.of[0])
 
 
 def _means(wall: WallTimes, local: int) -> bool:

@@ -13,6 +13,8 @@ from scheduler_service.core.schedules.kinds import (
     OnceSchedule,
     Schedule,
     SolarSchedule,
+    UnionSchedule,
+    WindowSchedule,
     zone_of,
 )
 from scheduler_service.core.schedules.solar_times import EVENTS as SOLAR_EVENTS
@@ -37,6 +39,8 @@ __all__ = [
     "ParsedSchedule",
     "Schedule",
     "SolarSchedule",
+    "UnionSchedule",
+    "WindowSchedule",
     "canonical_spec",
     "count",
     "in_own_dialect",

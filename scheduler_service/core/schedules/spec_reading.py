@@ -15,6 +15,7 @@ from scheduler_service.core.schedules.zones import DAY_SECONDS, instants_of, zon
 
 _NAIVE = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?", re.ASCII)
 _TIME = re.compile(r"(\d{2}):(\d{2})(?::(\d{2}))?", re.ASCII)
+WEEKDAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 
 
@@ -117,6 +118,37 @@ def items(spec: Mapping[str, Any], key: str, most: int) -> tuple[Any, ...]:
     if not isinstance(value, (list, tuple)) or len(value) > most:
         raise BadValue(key, value, f"a list of at most {most} items")
     return tuple(value)
+
+
+def weekdays(spec: Mapping[str, Any], key: str) -> list[str]:
+    """Read `mon-fri`, `mon,wed` or a list of names, in the order of the week; absent and null are every day."""
+    given = spec.get(key)
+    if given is None:
+        return list(WEEKDAYS)
+    parts = given.split(",") if isinstance(given, str) else given
+    if not isinstance(parts, (list, tuple)) or not 1 <= len(parts) <= 14:
+        raise BadValue(key, given, f"such as mon-fri, or a list of {', '.join(WEEKDAYS)}")
+    named = {day for part in parts for day in _weekday_range(part, key)}
+    return [day for day in WEEKDAYS if day in named]
+
+
+def _weekday_range(part: object, key: str) -> list[str]:
+    first, _, last = part.strip().lower().partition("-") if isinstance(part, str) else ("", "", "")
+    if first not in WEEKDAYS or (last or first) not in WEEKDAYS:
+        raise BadValue(key, part, f"such as mon-fri, or a list of {', '.join(WEEKDAYS)}")
+    low, high = WEEKDAYS.index(first), WEEKDAYS.index(last or first)
+    return [WEEKDAYS[n % 7] for n in range(low, high + 1 + 7 * (high < low))]
+
+
+def weekday_mask(names: Iterable[str]) -> int:
+    """Return weekdays as bits; bit 0 is Sunday."""
+    return sum(1 << WEEKDAYS.index(day) for day in names)
+
+
+def time_text(seconds: int) -> str:
+    """Write a time of day: `05:30`, or `05:30:15`."""
+    text = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}"
+    return text if seconds % 60 == 0 else f"{text}:{seconds % 60:02d}"
 
 
 def month_start(instant: Instant) -> int:

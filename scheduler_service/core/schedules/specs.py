@@ -4,24 +4,32 @@ Every error is a BadValue whose field begins with `schedule`; unknown keys are r
 (an OR of day fields, an hour that the clocks skip) are accepted with a warning for the writer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, Literal, assert_never, get_args
+from typing import Any, Final, Literal, TypeVar, assert_never, get_args
 
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import Instant, format_instant
 from scheduler_service.core.memo import shared
-from scheduler_service.core.schedules import calendar_specs, interval_specs, solar_specs
+from scheduler_service.core.schedules import calendar_specs, interval_specs, solar_specs, union_specs
 from scheduler_service.core.schedules.clock_rules import ClockRule
 from scheduler_service.core.schedules.cron import CronLine, has_hash, read_line, resolve_hash, rewritten
 from scheduler_service.core.schedules.dialects import DIALECTS, Dialect
-from scheduler_service.core.schedules.kinds import CronSchedule, HourlySchedule, OnceSchedule, Schedule
+from scheduler_service.core.schedules.kinds import (
+    CronSchedule,
+    HourlySchedule,
+    OnceSchedule,
+    Schedule,
+    SimpleSchedule,
+    UnionSchedule,
+    shared_union,
+)
 from scheduler_service.core.schedules.spec_reading import choice, moment, month_start, only_known, whole, zone_name
 from scheduler_service.core.schedules.wall_times import Clockwork, WallTimes
 from scheduler_service.core.schedules.warnings import clock_warnings
 
-Kind = Literal["cron", "hourly", "interval", "calendar", "once", "solar"]
+Kind = Literal["cron", "hourly", "interval", "calendar", "once", "solar", "any"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 SPEC_FIELDS: Final[Mapping[Kind, tuple[str, ...]]] = {
     "cron": ("expr", "dialect", "timezone", "day_match", "dst_gap", "dst_fold"),
@@ -30,6 +38,7 @@ SPEC_FIELDS: Final[Mapping[Kind, tuple[str, ...]]] = {
     "calendar": calendar_specs.KEYS,
     "once": ("at", "timezone"),
     "solar": solar_specs.KEYS,
+    "any": union_specs.KEYS,
 }
 """The keys that a spec of each kind may hold beside `kind`."""
 _DAY_MATCH: Final = ("or", "and")
@@ -38,6 +47,7 @@ _FOLDS: Final = ("first", "last", "both")
 _NO_EFFECT: Final = (
     "dst_gap and dst_fold have no effect: the minute or the hour begins with *, so the job follows elapsed time"
 )
+_Read = TypeVar("_Read")
 _EVERY_HOUR: Final = (1 << 24) - 1
 
 
@@ -68,13 +78,16 @@ def canonical_spec(spec: Mapping[str, Any], *, job_id: str = "") -> Mapping[str,
     With a `job_id`, an `H` in a cron line is replaced by its value.
     """
     try:
-        return _canonical(spec, job_id if has_hash(_expr(spec)) else "")
+        return _canonical(spec, job_id if _has_hash(spec) else "")
     except BadValue as refused:
         raise refused.under("schedule") from None
 
 
-def _expr(spec: object) -> str:
-    return str(spec.get("expr")) if isinstance(spec, Mapping) else ""
+def _has_hash(spec: object) -> bool:
+    if not isinstance(spec, Mapping):
+        return False
+    members = spec.get("of") if spec.get("kind") == "any" else None
+    return has_hash(str(spec.get("expr"))) or (isinstance(members, (list, tuple)) and any(map(_has_hash, members)))
 
 
 def _kind(spec: object) -> Kind:
@@ -105,6 +118,8 @@ def _parse(spec: Mapping[str, Any], job_id: str, created_at: Instant) -> ParsedS
         case "solar":
             solar, notes = solar_specs.parse(*(canonical[key] for key in solar_specs.KEYS))
             return ParsedSchedule(solar, canonical, notes)
+        case "any":
+            return _union(canonical, job_id, created_at)
         case _:
             assert_never(kind)
 
@@ -128,8 +143,34 @@ def _canonical(spec: Mapping[str, Any], job_id: str) -> Mapping[str, Any]:
             return {"kind": kind, "at": format_instant(moment(spec.get("at"), "at", timezone))}
         case "solar":
             return solar_specs.canonical(spec)
+        case "any":
+            return {"kind": kind, "of": [dict(member) for member in _members(spec, job_id, _canonical)]}
         case _:
             assert_never(kind)
+
+
+def _members(spec: Mapping[str, Any], job_id: str, read: Callable[[Mapping[str, Any], str], _Read]) -> list[_Read]:
+    """Read each member with the id that stands for the job's; an error names the member."""
+    found = []
+    for number, member in enumerate(union_specs.members(spec)):
+        try:
+            found.append(read(member, union_specs.member_id(job_id, number)))
+        except BadValue as refused:
+            raise refused.under(f"of.{number}") from None
+    return found
+
+
+def _union(spec: Mapping[str, Any], job_id: str, created_at: Instant) -> ParsedSchedule:
+    members = _members(spec, job_id, lambda member, as_id: _parse(member, as_id, created_at))
+    schedule = UnionSchedule(tuple(_simple(member.schedule) for member in members))
+    notes = (f"of.{number}: {note}" for number, member in enumerate(members) for note in member.warnings)
+    canonical = {"kind": "any", "of": [dict(member.spec) for member in members]}
+    return ParsedSchedule(shared_union(schedule), canonical, tuple(notes))
+
+
+def _simple(schedule: Schedule) -> SimpleSchedule:
+    assert not isinstance(schedule, UnionSchedule)
+    return schedule
 
 
 def _canonical_cron(spec: Mapping[str, Any], job_id: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Final, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from itinerary.protocol.instants import SECOND, Instant
+from itinerary.protocol.instants import DAY, SECOND, Duration, Instant
 from scheduler_service.core.schedules.clock_rules import CatchUp, Span, timeline
 from scheduler_service.core.schedules.days import Dates
 from scheduler_service.core.schedules.kinds import (
@@ -21,10 +21,15 @@ from scheduler_service.core.schedules.kinds import (
     IntervalSchedule,
     OnceSchedule,
     Schedule,
+    SimpleSchedule,
     SolarSchedule,
+    UnionSchedule,
+    WindowSchedule,
 )
 from scheduler_service.core.schedules.solar_times import last_solar, solar_from, solar_seconds
+from scheduler_service.core.schedules.union_times import united, united_arrays
 from scheduler_service.core.schedules.wall_times import WallTimes, times_of_day
+from scheduler_service.core.schedules.window_times import chunk_days, last_of_window, window_from, window_parts
 from scheduler_service.core.schedules.zones import DAY_SECONDS, FIRST_SECOND, LAST_SECOND
 
 Ints = NDArray[np.int64]
@@ -88,20 +93,24 @@ def _from(schedule: Schedule, low: Instant) -> Iterator[Instant]:
                 yield from (int(second) * SECOND for second in group)
         case SolarSchedule():
             yield from (second * SECOND for second in solar_from(schedule, low))
+        case WindowSchedule():
+            yield from window_from(schedule, low)
+        case UnionSchedule():
+            yield from united(_from(member, low) for member in schedule.of)
         case _:
             assert_never(schedule)
 
 
 def occurrences(schedule: Schedule, start: Instant, end: Instant) -> list[Instant]:
     """Return every occurrence in [start, end), ascending."""
-    return [int(i) for part in _parts(schedule, start, end) for i in part]
+    return [int(i) for part in parts(schedule, start, end) for i in part]
 
 
 def count(schedule: Schedule, start: Instant, end: Instant) -> int:
     """Count the occurrences in [start, end)."""
     if isinstance(schedule, IntervalSchedule):
         return max(0, _periods_before(schedule, end) - _periods_before(schedule, start))
-    return sum(part.size for part in _parts(schedule, start, end))
+    return sum(part.size for part in parts(schedule, start, end))
 
 
 def latest(schedule: Schedule, start: Instant, end: Instant) -> Instant | None:
@@ -117,6 +126,11 @@ def latest(schedule: Schedule, start: Instant, end: Instant) -> Instant | None:
         case SolarSchedule():
             second = last_solar(schedule, start, end)
             return None if second is None else second * SECOND
+        case WindowSchedule():
+            return last_of_window(schedule, start, end)
+        case UnionSchedule():
+            newest_of = (latest(member, start, end) for member in schedule.of)
+            return max((at for at in newest_of if at is not None), default=None)
         case _:
             assert_never(schedule)
 
@@ -132,7 +146,8 @@ def _last_wall(wall: WallTimes, start: Instant, end: Instant) -> Instant | None:
     return None
 
 
-def _parts(schedule: Schedule, start: Instant, end: Instant) -> Iterator[Ints]:
+def parts(schedule: Schedule, start: Instant, end: Instant) -> Iterator[Ints]:
+    """Yield the occurrences in [start, end), ascending, in arrays of bounded size."""
     match schedule:
         case OnceSchedule():
             yield np.asarray([schedule.at] if start <= schedule.at < end else [], dtype=np.int64)
@@ -144,6 +159,28 @@ def _parts(schedule: Schedule, start: Instant, end: Instant) -> Iterator[Ints]:
                 yield part * SECOND
         case SolarSchedule():
             yield np.fromiter(solar_seconds(schedule, start, end), dtype=np.int64) * SECOND
+        case WindowSchedule():
+            yield from window_parts(schedule, start, end)
+        case UnionSchedule():
+            step = min(map(_stride, schedule.of))
+            for low in range(start, end, step):
+                high = min(low + step, end)
+                yield united_arrays(part for member in schedule.of for part in parts(member, low, high))
+        case _:
+            assert_never(schedule)
+
+
+def _stride(schedule: SimpleSchedule) -> Duration:
+    """Return the length of a window whose occurrences fit into one array of bounded size."""
+    match schedule:
+        case CronSchedule() | HourlySchedule() | CalendarSchedule():
+            return _chunk_seconds(schedule.wall, 4_000, _CANDIDATES) * SECOND
+        case IntervalSchedule():
+            return _CANDIDATES * schedule.every
+        case WindowSchedule():
+            return chunk_days(schedule) * DAY
+        case OnceSchedule() | SolarSchedule():
+            return HORIZON_DAYS * DAY
         case _:
             assert_never(schedule)
 

@@ -112,7 +112,7 @@ def _spec(dice: random.Random, zone: str) -> dict[str, Any]:
         "dst_gap": dice.choice(("next_valid", "shift", "skip")),
         "dst_fold": dice.choice(("first", "last", "both")),
     }
-    match dice.randrange(8):
+    match dice.randrange(10):
         case 0:
             return {"kind": "hourly", "minute": dice.randrange(60), "timezone": zone}
         case 1:
@@ -122,11 +122,25 @@ def _spec(dice: random.Random, zone: str) -> dict[str, Any]:
             times = [f"{dice.randrange(4):02d}:{dice.randrange(60):02d}" for _ in range(2)]
             unit = dice.choice(("day", "week", "month"))
             return {"kind": "calendar", "every": dice.randint(1, 3), "unit": unit, "at": times, "timezone": zone}
+        case 3:
+            opens, until = (f"{dice.randrange(24):02d}:{dice.choice((0, 30)):02d}" for _ in range(2))
+            window = {"from": opens, "until": until, "days": dice.choice(("sun-sat", "fri-mon"))}
+            return {"kind": "interval", "every": dice.choice(("61s", "25m", "1h")), "window": window, "timezone": zone}
+        case 4:
+            return {"kind": "any", "of": _members(dice, zone)}
         case _:
             line = "0 0 31 2 *"
             while "31 2" in line or "30 2" in line:
                 line = random_line(dice, dice.random() < 0.3).text
             return {"kind": "cron", "expr": line, "timezone": zone, **rules}
+
+
+def _members(dice: random.Random, zone: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    while len(found) < 3:
+        member = _spec(dice, dice.choice((zone, "UTC")))
+        found += [member] if member["kind"] != "any" else []
+    return found
 
 
 def _schedules(dice: random.Random, zone: str, start: Instant) -> list[Schedule]:

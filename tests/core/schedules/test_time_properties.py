@@ -18,11 +18,9 @@ from scheduler_service.core.schedules.schedule import Schedule, count, latest, n
 from scheduler_service.core.schedules.zone_rules import load_zone
 from scheduler_service.core.schedules.zones import changes_between
 from tests.support.cron_lines import Line, random_line, random_line_of
+from tests.support.jumps import YEAR, zone_and_moment
 from tests.support.oracle import fires
-from tests.support.tz_files import zone_names
 
-ZONES = zone_names()
-YEAR = 31_556_952
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck), database=None)
 
 
@@ -56,19 +54,10 @@ def case_of(seed: int, near_jumps: float = 0.9, dialect: str | None = None) -> C
 
 
 def _window(dice: Random, near_jumps: float) -> Window:
-    name, start = _moment(dice, near_jumps)
+    name, start = zone_and_moment(dice, near_jumps)
     micros = start * SECOND + dice.choice((0, 0, 0, 1, SECOND // 2))
     length = dice.choice((SECOND, MINUTE, 20 * MINUTE, HOUR, *(hours * HOUR for hours in range(2, 10))))
     return name, micros, micros + length
-
-
-def _moment(dice: Random, near_jumps: float) -> tuple[str, int]:
-    for _ in range(8 if dice.random() < near_jumps else 0):
-        name, year = dice.choice(ZONES), dice.randrange(130)
-        jumps = changes_between(name, year * YEAR, (year + 1) * YEAR)
-        if jumps:
-            return name, dice.choice(jumps).at + dice.randint(-4 * 60, 2 * 60) * 60
-    return dice.choice(ZONES), dice.randrange(130 * YEAR)
 
 
 def _parsed(line: Line, zone: str, gap: str, fold: str) -> Schedule:
@@ -80,11 +69,6 @@ def _parsed(line: Line, zone: str, gap: str, fold: str) -> Schedule:
     except BadValue as refused:
         assume("never happens" not in str(refused))
         raise
-
-
-def _whole_minutes(zone: str, start: Instant) -> bool:
-    around = changes_between(zone, start // SECOND - 4 * 86_400, start // SECOND + 4 * 86_400)
-    return all(n % 60 == 0 for change in around for n in (change.at, change.before, change.after))
 
 
 def _hold_against_the_model(case: Case) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from itinerary.jobs.body import Body
 from itinerary.jobs.schedule import Declared, declared
+from itinerary.jobs.specs import in_zone
 from itinerary.protocol.errors import BadValue, BadValues
 from itinerary.protocol.identity import JOB_ID
 
@@ -51,8 +52,8 @@ def _still_there() -> list[Declared]:
 def _body(each: Declared, task: Any, app: "Celery") -> Body:
     job_id = task.name if each.job_id is None else each.job_id
     fields = dict(each.fields)
-    if fields["schedule"]["kind"] != "once" and (zone := _zone_of(app)) is not None:
-        fields["schedule"] = {"timezone": zone, **fields["schedule"]}
+    if (zone := _zone_of(app)) is not None:
+        fields["schedule"] = in_zone(fields["schedule"], zone)
     body = Body(each.place, {"job_id": job_id, "task": task.name, **fields})
     if JOB_ID.fullmatch(job_id) is None:
         raise BadValue(f"{each.place}: job_id", job_id, "the task's name cannot be a job's id: give job_id=...")

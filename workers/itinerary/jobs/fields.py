@@ -16,6 +16,15 @@ FoldRule = Literal["first", "last", "both"]
 Unit = Literal["day", "week", "month", "year"]
 Weekday = Literal["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
 
+WindowDays = TypedDict("WindowDays", {"from": str, "until": str})
+
+
+class Window(WindowDays, total=False):
+    """Hours of a day, such as 09:00 to 17:00, and the weekdays on which they begin: `mon-fri`."""
+
+    days: str | Sequence[Weekday]
+
+
 SolarEvent = Literal[
     "dawn_astronomical",
     "dawn_nautical",

@@ -27,6 +27,7 @@ from itinerary.jobs.fields import (
     SolarEvent,
     Unit,
     Weekday,
+    Window,
 )
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.identity import check_job_id
@@ -34,7 +35,7 @@ from itinerary.protocol.identity import check_job_id
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["balanced", "calendar", "cron", "hourly", "interval", "once", "solar"]
+__all__ = ["any", "balanced", "calendar", "cron", "hourly", "interval", "once", "solar"]
 
 _Task = TypeVar("_Task")
 
@@ -83,12 +84,16 @@ def interval(
     *,
     offset: Duration | None = None,
     anchor: Moment | None = None,
+    window: Window | None = None,
     timezone: str | None = None,
     job_id: str | None = None,
     **job: Unpack[JobFields],
 ) -> Callable[[_Task], _Task]:
-    """Run the task in a rhythm of elapsed time, such as every `4m` with an offset of `1m`."""
-    return _declare(lambda: specs.interval(every, offset, anchor, timezone), job_id, job)
+    """Run the task in a rhythm of elapsed time, such as every `4m` with an offset of `1m`.
+
+    With a `window` the count begins anew at each opening.
+    """
+    return _declare(lambda: specs.interval(every, offset, anchor, window, timezone), job_id, job)
 
 
 def balanced(
@@ -137,6 +142,13 @@ def solar(
 ) -> Callable[[_Task], _Task]:
     """Run the task at an event of the sun, such as sunset, at a place."""
     return _declare(lambda: specs.solar(event, latitude, longitude, timezone), job_id, job)
+
+
+def any(
+    of: Sequence[Mapping[str, Any]], *, job_id: str | None = None, **job: Unpack[JobFields]
+) -> Callable[[_Task], _Task]:
+    """Run the task at every time of several schedules, each given as JSON: `{"kind": "cron", "expr": "0 9 * * *"}`."""
+    return _declare(lambda: specs.any_of(of), job_id, job)
 
 
 def _declare(

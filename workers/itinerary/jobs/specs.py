@@ -3,12 +3,23 @@
 A value that is not given is left out, so that the service's own default holds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from itinerary.jobs.body import plain_fields
-from itinerary.jobs.fields import CronDialect, DayMatch, Duration, FoldRule, GapRule, Moment, SolarEvent, Unit, Weekday
+from itinerary.jobs.fields import (
+    CronDialect,
+    DayMatch,
+    Duration,
+    FoldRule,
+    GapRule,
+    Moment,
+    SolarEvent,
+    Unit,
+    Weekday,
+    Window,
+)
 
 Spec = dict[str, Any]
 
@@ -27,9 +38,11 @@ def hourly(minute: int, timezone: str | None) -> Spec:
     return plain_fields({"kind": "hourly", "minute": minute, "timezone": timezone})
 
 
-def interval(every: Duration, offset: Duration | None, anchor: Moment | None, timezone: str | None) -> Spec:
+def interval(
+    every: Duration, offset: Duration | None, anchor: Moment | None, window: Window | None, timezone: str | None
+) -> Spec:
     """A rhythm of elapsed time."""
-    given = {"every": every, "offset": offset, "anchor": anchor, "timezone": timezone}
+    given = {"every": every, "offset": offset, "anchor": anchor, "window": window, "timezone": timezone}
     return plain_fields({"kind": "interval", **given})
 
 
@@ -60,3 +73,18 @@ def solar(event: SolarEvent, latitude: float, longitude: float, timezone: str | 
     """An event of the sun at a place."""
     place = {"latitude": latitude, "longitude": longitude}
     return plain_fields({"kind": "solar", "event": event, **place, "timezone": timezone})
+
+
+def any_of(of: Sequence[Mapping[str, Any]]) -> Spec:
+    """Every time of the schedules, given as JSON."""
+    return plain_fields({"kind": "any", "of": list(of)})
+
+
+def in_zone(spec: Mapping[str, Any], timezone: str) -> Spec:
+    """The schedule with a zone where it names none; each member of a union has its own, and an instant needs none."""
+    if spec.get("kind") == "once":
+        return dict(spec)
+    if spec.get("kind") == "any" and isinstance(spec.get("of"), list):
+        members = [in_zone(member, timezone) if isinstance(member, dict) else member for member in spec["of"]]
+        return {**spec, "of": members}
+    return {"timezone": timezone, **spec}
