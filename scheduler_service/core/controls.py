@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from itinerary.protocol.instants import Instant, format_instant
 from scheduler_service.core.freezes import Freeze
@@ -27,12 +28,21 @@ class QueuePause:
         return f"queue {queue} is paused since {format_instant(self.since)} by {self.by}{until}: {self.reason}"
 
 
+class CalendarEdit(NamedTuple):
+    """A version of a calendar, by the version of all edits that it made, and when it begins."""
+
+    revision: int
+    calendar_id: str
+    effective_from: Instant
+
+
 @dataclass(frozen=True, slots=True)
 class Controls:
     """All pauses by queue, all limits by name, the queues in which lanes take turns, and freezes, past ones too.
 
     `version` is that of the edits: a leader dispatches only by the newest one. The limits of queues are among `limits`.
-    Each edit that is not among them is dated after `read_at`.
+    Each edit that is not among them is dated after `read_at`. `calendars`: the edits of calendars since those that the
+    reader knew.
     """
 
     version: int = 0
@@ -40,6 +50,7 @@ class Controls:
     limits: Mapping[str, Limit] = field(default_factory=dict)
     fair: frozenset[str] = frozenset()
     freezes: tuple[Freeze, ...] = ()
+    calendars: tuple[CalendarEdit, ...] = ()
     read_at: Instant = field(default=0, compare=False)
 
 

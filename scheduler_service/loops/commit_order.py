@@ -14,12 +14,12 @@ from scheduler_service.core.leader.commands import (
     Apply,
     CreateRuns,
     DispatchRuns,
-    ReadJobs,
     ReadRuns,
     RecordStatistics,
     Redispatch,
     StoreCommand,
 )
+from scheduler_service.core.leader.job_reads import ReadCalendarJobs, ReadJobs
 from scheduler_service.core.leader.lane_reads import ReadHeads, ReadLanes
 from scheduler_service.core.leader.past_starts import PruneStarts, ShiftStarts
 from scheduler_service.core.leader.poll_state import ReadCancels, ReadControls, ReadDue, ReadExpired, ReadOverdue
@@ -27,7 +27,7 @@ from scheduler_service.core.run_state import Event
 
 _CONCERN_NO_RUN = (
     ReadRuns, ReadDue, ReadOverdue, ReadExpired, ReadCancels, ReadControls, ReadLanes, ReadHeads, ReadJobs,
-    ReadRebalance, RecordStatistics, PruneStarts, ShiftStarts,
+    ReadCalendarJobs, ReadRebalance, RecordStatistics, PruneStarts, ShiftStarts,
 )  # fmt: skip
 _GIVES_WAY = (Event.MISS, Event.SKIP, Event.EXPIRE)
 

@@ -5,14 +5,14 @@ from dataclasses import replace
 from scheduler_service.core.controls import Controls
 from scheduler_service.core.leader.frozen import needed_since
 from scheduler_service.core.model import Cursor
-from scheduler_service.ports.stores import LeaderStore
+from scheduler_service.ports.stores import UNKNOWN, LeaderStore
 
 
 def present_controls(store: LeaderStore, cursor: Cursor) -> Controls:
     """Read the pauses, limits and freezes, again where an edit came between."""
     since = needed_since(cursor.materialised_until, cursor.judged_until)
     while True:
-        controls = store.controls(0, since) or Controls()
+        controls = store.controls(UNKNOWN, since) or Controls()
         at = store.unchanged_at(controls.version)
         if at is not None:
             return replace(controls, read_at=at)

@@ -19,12 +19,12 @@ from scheduler_service.core.leader.commands import (
     Apply,
     CreateRuns,
     DispatchRuns,
-    ReadJobs,
     ReadRuns,
     RecordStatistics,
     Redispatch,
     StoreCommand,
 )
+from scheduler_service.core.leader.job_reads import CalendarJobsRead, ReadCalendarJobs, ReadJobs
 from scheduler_service.core.leader.lane_reads import ReadHeads, ReadLanes
 from scheduler_service.core.leader.past_starts import PruneStarts, ShiftStarts
 from scheduler_service.core.leader.poll_state import (
@@ -252,6 +252,9 @@ class StoreWriter:
                 return None if at is None else ControlsConfirmed(known, at)
             case ReadJobs(job_ids=job_ids, since=since):
                 return JobsRead(tuple(store.histories_of(job_ids, since)))
+            case ReadCalendarJobs(calendar_id=calendar_id, after=after, since=since, limit=limit):
+                histories, following = store.calendar_jobs(calendar_id, after, since, limit)
+                return CalendarJobsRead(calendar_id, after, tuple(histories), following)
             case PruneStarts(kept=kept, now=now):
                 return store.prune_starts(lease, dict(kept), now)
             case ShiftStarts(by=by):

@@ -83,6 +83,7 @@ def merged(commands: list[StoreCommand]) -> list[StoreCommand]:
                     last.retracts + command.retracts,
                     last.missed_ranges + command.missed_ranges,
                     last.planned + command.planned,
+                    control=last.control,
                 )
             case _:
                 out.append(command)

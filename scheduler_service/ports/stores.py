@@ -8,7 +8,7 @@ no rule: the core says what becomes of each run. The fakes of the tests pass the
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Final, Generic, Literal, Protocol, TypeVar
 
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.audit import AuditedChange
@@ -33,6 +33,9 @@ from scheduler_service.ports.placement import PlacementMeter, PlacementStore
 from scheduler_service.ports.starts import StartStore
 
 T = TypeVar("T")
+
+UNKNOWN: Final = -1
+"""The version of the edits for a leader that knows none yet, and so needs to follow none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,11 @@ class LeaderStore(PlacementStore, StartStore, Protocol):
     def histories_of(self, job_ids: Sequence[str], since: Instant | None) -> list[JobHistory]:
         """The histories of some jobs; a deleted job has a last version with `deleted` set."""
 
+    def calendar_jobs(
+        self, calendar_id: str, after: str, since: Instant, limit: int
+    ) -> tuple[list[JobHistory], str | None]:
+        """At most `limit` current jobs that name the calendar, behind `after`; and the id to continue behind."""
+
     def refused_jobs(self) -> int:
         """The number of jobs that this program could not read last time: it creates no runs for them."""
 
@@ -86,13 +94,16 @@ class LeaderStore(PlacementStore, StartStore, Protocol):
     def create_runs(self, lease: Lease, batch: CreateRuns) -> tuple[str, ...]:
         """Carry out one CreateRuns; return the ids that existed already (not created by this call).
 
+        LeaseLost, and nothing is written, if the cursor passes the beginning of a calendar's version that is younger
+        than the batch's `control`.
+
         `planned` is marked if the job has or had that version and no later one is marked.
         """
 
     def controls(self, known: int, since: Instant = 0) -> Controls | None:
         """The pauses, limits and freezes, no older than their version; None if that is still `known`.
 
-        Of freezes those that have not ended by `since`.
+        Of freezes those that have not ended by `since`; of edits of calendars those after `known` that begin later.
         """
 
     def unchanged_at(self, known: int) -> Instant | None:

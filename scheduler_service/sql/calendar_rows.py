@@ -10,8 +10,10 @@ from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Engine, Integer, Text, and_, or_, select
 
+from itinerary.protocol.errors import LeaseLost
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.calendars.model import CalendarVersion, Compiled
+from scheduler_service.core.controls import CalendarEdit
 from scheduler_service.sql.batch import Batch
 from scheduler_service.sql.control_tables import calendar_versions
 from scheduler_service.sql.dialect import dialect_of
@@ -41,6 +43,21 @@ def versions_of(
         if key in kept:  # else it was pruned between the two statements
             found.setdefault(key[0], []).append(kept[key])
     return {calendar_id: tuple(versions) for calendar_id, versions in found.items()}
+
+
+def calendar_edits(connection: Connection, known: int, since: Instant) -> tuple[CalendarEdit, ...]:
+    """The edits after those of the version `known`, but for what began before `since`."""
+    edits = select(_V.revision, _V.calendar_id, _V.effective_from)
+    later = edits.where(_V.revision > known, _V.effective_from >= since).order_by(_V.revision)
+    return tuple(CalendarEdit(*row) for row in connection.execute(later))
+
+
+def require_known_calendars(connection: Connection, known: int, cursor: Instant) -> None:
+    """LeaseLost if a version begins before the cursor and was made after the edits of the version `known`."""
+    unknown = select(_V.calendar_id).where(_V.revision > known, _V.effective_from < cursor).limit(1)
+    calendar_id = connection.execute(unknown).scalar()
+    if calendar_id is not None:
+        raise LeaseLost(f"calendar {calendar_id} was edited, and this leader did not read it in time")
 
 
 def _with_days(connection: Connection, keys: list[_Key]) -> Mapping[_Key, CalendarVersion]:

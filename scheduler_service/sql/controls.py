@@ -15,6 +15,7 @@ from itinerary.protocol.errors import Conflict
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.controls import Controls, QueuePause
 from scheduler_service.core.limits import Bounds
+from scheduler_service.sql.calendar_rows import calendar_edits
 from scheduler_service.sql.control_tables import control, queues
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.dialect import Dialect, dialect_of
@@ -59,11 +60,11 @@ def read_controls(connection: Connection, known: int, since: Instant) -> Control
     pauses = {queue: QueuePause(*pause) for queue, *pause in paused}
     bounded = connection.execute(select(queues.c.queue, *QUEUE_BOUNDS, queues.c.fair).where(_IS_BOUNDED)).all()
     own = [queue_limit(row.queue, bounds) for row in bounded if (bounds := bounds_of(*row[1:4])) != Bounds()]
+    edits = () if known < 0 else calendar_edits(connection, known, since)
     named = map(limit_of, connection.execute(select(*LIMIT_COLUMNS)))
     fair = frozenset(row.queue for row in bounded if row.fair)
-    return Controls(
-        version, pauses, {limit.name: limit for limit in (*own, *named)}, fair, known_freezes(connection, since)
-    )
+    limits = {limit.name: limit for limit in (*own, *named)}
+    return Controls(version, pauses, limits, fair, known_freezes(connection, since), edits)
 
 
 def queue_pause(connection: Connection, queue: str, now: Instant) -> QueuePause | None:

@@ -4,14 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from itinerary.protocol.errors import BadValue, Conflict, NotFound
+from itinerary.protocol.errors import BadValue, Conflict, LeaseLost, NotFound
 from itinerary.protocol.instants import SECOND
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.calendars.model import Compiled, NamedDays, NamedSpan
 from scheduler_service.core.calendars.stored import CalendarContent, StoredCalendar
 from scheduler_service.core.contract.pruning import Past
+from scheduler_service.core.controls import CalendarEdit
+from scheduler_service.core.leader.commands import CreateRuns
+from scheduler_service.core.model import NewRun, RunKind
 from scheduler_service.ports.calendars import HOLDS_AFTER
 from scheduler_service.ports.records import AuditFilter
+from scheduler_service.ports.stores import UNKNOWN
 from scheduler_service.sql import calendars as sql_calendars
 from scheduler_service.sql.audit import SqlAuditLog
 from scheduler_service.sql.named_by_jobs import CALENDARS_NAMED
@@ -151,6 +155,40 @@ def test_one_calendar_too_many_is_refused(bed: StoreBed, monkeypatch: pytest.Mon
     with pytest.raises(BadValue, match="1 calendars are the most"):
         put(bed, "fr", XMAS)
     put(bed, "de", MORE)
+
+
+def test_the_cursor_passes_no_version_that_the_leader_does_not_know(bed: StoreBed) -> None:
+    lease = bed.lead()
+    assert bed.leader.controls(UNKNOWN) is not None
+    put(bed, "de", XMAS)
+    edited = put(bed, "de", MORE)
+    edit = CalendarEdit(1, "de", edited.effective_from)
+    for known, since, told in ((0, 0, (edit,)), (0, edited.effective_from + 1, ()), (UNKNOWN, 0, ())):
+        controls = bed.leader.controls(known, since)
+        assert controls is not None
+        assert controls.calendars == told
+    run = NewRun("r", RunKind.OCCURRENCE, "t", lease.now, lease.now, job_id="j", job_version=1)
+    beyond = CreateRuns((run,), edited.effective_from + 1, control=0)
+    with pytest.raises(LeaseLost, match="calendar de was edited"):
+        bed.leader.create_runs(lease, beyond)
+    assert bed.leader.cursor(lease).materialised_until is None
+    assert bed.leader.read_runs(["r"]) == [], "nothing of it is written"
+    bed.leader.create_runs(lease, replace(beyond, cursor=edited.effective_from))
+    bed.leader.create_runs(lease, replace(beyond, control=1))
+    assert bed.leader.cursor(lease).materialised_until == edited.effective_from + 1
+
+
+def test_jobs_that_name_a_calendar_are_read_page_by_page(bed: StoreBed) -> None:
+    lease = bed.lead()
+    put(bed, "de", XMAS)
+    for job_id in ("a", "b", "c"):
+        bed.planned_job(lease, job_id)
+    name_in_jobs(bed, "de", "a", "c")
+    first, following = bed.leader.calendar_jobs("de", "", lease.now, 1)
+    assert ([one.job_id for one in first], following) == (["a"], "a")
+    last, following = bed.leader.calendar_jobs("de", "a", lease.now, 2)
+    assert ([one.job_id for one in last], following) == (["c"], None)
+    assert bed.leader.calendar_jobs("none", "", lease.now, 2) == ([], None)
 
 
 def test_versions_are_kept_as_long_as_history(sql_stores: StoreBed) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from itinerary.protocol.errors import RowRefused
+from itinerary.protocol.errors import LeaseLost, RowRefused
 from itinerary.protocol.instants import DAY, MICROSECOND, Duration, Instant
 from itinerary.protocol.limits import LimitUse
 from scheduler_service.core.balancing.placements import MovedBefore, PlaceJobs, Placement, placed
@@ -69,6 +69,14 @@ class FakeLeaderStore(FakePolls):
             jobs = self._tables.jobs
             return [_history(jobs[job_id], since) for job_id in sorted(set(job_ids)) if job_id in jobs]
 
+    def calendar_jobs(
+        self, calendar_id: str, after: str, since: Instant, limit: int
+    ) -> tuple[list[JobHistory], str | None]:
+        with self._tables.lock:
+            named = (job_id for job_id, ids in self._tables.job_calendars.items() if calendar_id in ids)
+            ids = sorted(job_id for job_id in named if job_id > after)[:limit]
+            return self.histories_of(ids, since), ids[-1] if len(ids) == limit else None
+
     def refused_jobs(self) -> int:
         return 0
 
@@ -85,6 +93,7 @@ class FakeLeaderStore(FakePolls):
     def create_runs(self, lease: Lease, batch: CreateRuns) -> tuple[str, ...]:
         with self._tables.lock:
             self._tables.check(lease)
+            self._require_known_calendars(batch)
             for retract in batch.retracts:
                 self._retract(retract)
             made = {run.run_id for run in batch.runs if self._make(run)}
@@ -100,6 +109,13 @@ class FakeLeaderStore(FakePolls):
             self._tables.cursors[lease.shard] = (until, position)
             return tuple(run.run_id for run in batch.runs if run.run_id not in made)
 
+    def _require_known_calendars(self, batch: CreateRuns) -> None:
+        if batch.cursor is None or batch.control is None:
+            return
+        for edit in self._tables.calendar_edits(batch.control):
+            if edit.effective_from < batch.cursor:
+                raise LeaseLost(f"calendar {edit.calendar_id} was edited")
+
     def controls(self, known: int, since: Instant = 0) -> Controls | None:
         with self._tables.lock:
             tables, rows = self._tables, self._tables.queues.items()
@@ -109,7 +125,8 @@ class FakeLeaderStore(FakePolls):
             pauses = {name: row.pause for name, row in rows if row.pause is not None}
             fair = frozenset(name for name, row in rows if row.fair)
             freezes = tuple(one for one in tables.freezes.values() if one.end is None or one.end > since)
-            return Controls(tables.control, pauses, own | tables.limits, fair, freezes)
+            edits = () if known < 0 else tables.calendar_edits(known, since)
+            return Controls(tables.control, pauses, own | tables.limits, fair, freezes, edits)
 
     def unchanged_at(self, known: int) -> Instant | None:
         with self._tables.lock:

@@ -14,7 +14,7 @@ from itinerary.protocol.run_fields import RetryPolicy
 from scheduler_service.core.audit import AuditedChange, AuditEntry
 from scheduler_service.core.calendars.model import CalendarVersion
 from scheduler_service.core.calendars.stored import PastVersion, StoredCalendar
-from scheduler_service.core.controls import QueuePause
+from scheduler_service.core.controls import CalendarEdit, QueuePause
 from scheduler_service.core.explain.facts import Term
 from scheduler_service.core.freezes import Freeze
 from scheduler_service.core.leader.commands import LateReport, RecordStatistics
@@ -224,6 +224,15 @@ class Tables:
                     CalendarVersion(calendar_id, one.version, one.effective_from, one.content.compiled) for one in kept
                 )
         return found
+
+    def calendar_edits(self, known: int, since: Instant = 0) -> tuple[CalendarEdit, ...]:
+        """The edits of calendars after those of the version `known`, but for what began before `since`."""
+        edits = (
+            CalendarEdit(revision, calendar_id, one.effective_from)
+            for calendar_id, versions in self.calendar_versions.items()
+            for revision, one in versions
+        )
+        return tuple(sorted(edit for edit in edits if edit.revision > known and edit.effective_from >= since))
 
     def per_key(self) -> dict[str, bool]:
         """Of each limit, whether it is per key."""

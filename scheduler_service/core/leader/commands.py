@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from itinerary.protocol.instants import Instant
 from itinerary.protocol.limits import LimitUse
 from scheduler_service.core.balancing.placements import BalancerCommand, PlacementStoreCommand
+from scheduler_service.core.leader.job_reads import ReadCalendarJobs, ReadJobs
 from scheduler_service.core.leader.lane_reads import LaneCommand
 from scheduler_service.core.leader.past_starts import PruneStarts, ShiftStarts
 from scheduler_service.core.leader.poll_state import ReadCancels, ReadControls, ReadDue, ReadExpired, ReadOverdue
@@ -39,7 +40,8 @@ class CreateRuns:
     """One transaction: retract, insert missing rows, write missed ranges, mark planned versions; the cursor comes last.
 
     The cursor never goes back, except with `set_back`. If `cursor` is None, more batches follow and the last one
-    carries it; none of their runs is dispatched before. After a crash in between, the next leader retracts the rows at
+    carries it; none of their runs is dispatched before. LeaseLost where the cursor passes the beginning of a calendar's
+    version that was made after the edits of `control`. After a crash in between, the next leader retracts the rows at
     or after the stored cursor.
     """
 
@@ -49,6 +51,7 @@ class CreateRuns:
     missed_ranges: tuple[MissedRange, ...] = ()
     planned: tuple[tuple[str, int], ...] = ()
     set_back: bool = False
+    control: int | None = None
 
 
 class Dispatch(NamedTuple):
@@ -149,14 +152,6 @@ class ReadRuns:
     """Read these runs from the database."""
 
     run_ids: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ReadJobs:
-    """Read these jobs: the versions in effect at or after `since`, and from the last planned one on."""
-
-    job_ids: tuple[str, ...]
-    since: Instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +257,7 @@ class BuildIndex:
     end: Instant
     revision: int
     edges: tuple[Instant, ...] = ()
+    calendars: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +288,7 @@ class RecordStatistics:
 StoreCommand = (
     CreateRuns | DispatchRuns | Redispatch | Apply | ReadRuns | ReadDue | ReadOverdue | ReadExpired | ReadCancels
     | ReadControls | ReadJobs | RecordStatistics | PruneStarts | ShiftStarts | PlacementStoreCommand | LaneCommand
+    | ReadCalendarJobs
 )  # fmt: skip
 BrokerCommand = (
     TakeClaims | RecallClaims | StopTasks | ForgetResults | RaiseWatermarks | ForgetAttempts | QueryEpoch

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from itinerary.protocol.instants import Instant
-from scheduler_service.core.leader.commands import ReadJobs, Retract
+from scheduler_service.core.leader.commands import Retract
+from scheduler_service.core.leader.job_reads import CalendarJobsRead, ReadCalendarJobs, ReadJobs
 from scheduler_service.core.leader.planning import create_occurrences, fires, is_fresh, judged
 from scheduler_service.core.leader.results import JobsRead
 from scheduler_service.core.leader.state import SchedulerState
@@ -16,12 +17,31 @@ from scheduler_service.core.leader.step import Step
 from scheduler_service.core.model import ActiveRun, Job, JobHistory, MissedRange
 
 MOST_ROWS: Final = 250
+_PAGE: Final = 1_000
 
 
 def read_edited(state: SchedulerState, step: Step) -> None:
     """Request the next batch of jobs that may have changed."""
     if batch := state.edits.take(step.now):
         step.others.append(ReadJobs(batch, state.planned.cursor))
+
+
+def read_calendar_jobs(state: SchedulerState, step: Step) -> None:
+    """Request the next page of jobs that use an edited calendar."""
+    if (page := state.calendars.take()) is not None:
+        step.others.append(ReadCalendarJobs(*page, state.planned.cursor, _PAGE))
+
+
+def take_calendar_jobs(state: SchedulerState, read: CalendarJobsRead) -> None:
+    """Put the jobs of a page into memory; one with another version is read as the edit that it is."""
+    for history in read.histories:
+        known = state.jobs.get(history.job_id)
+        if known is None or known.current.version < history.current.version:
+            state.edits.note([history.job_id])
+        elif known.current.version == history.current.version:
+            planned = max(known.planned_version, history.planned_version)
+            state.jobs.put_calendars(replace(history, planned_version=planned))
+    state.calendars.read(read.calendar_id, read.after, read.following)
 
 
 def take_jobs(state: SchedulerState, step: Step, read: JobsRead) -> list[str]:

@@ -31,6 +31,7 @@ def controls_read(state: SchedulerState, step: Step, read: ControlsRead | Contro
         controls.confirmed(read.version, read.at)
         return
     controls.put(read.controls)
+    state.calendars.note(read.controls.version, read.controls.calendars)
     rates.follow_edit(state, before)
     state.dispatches.set_fair(controls.fair, state.runs.get)
     state.slots.consider(tuple(state.dispatches.closed))

@@ -12,7 +12,7 @@ from scheduler_service.core.balancing.placements import PlacementFeedback, Rebal
 from scheduler_service.core.leader import placing, polling, rates, redis_epoch
 from scheduler_service.core.leader.commands import Command, Reply, ReplyMetrics
 from scheduler_service.core.leader.dispatching import dispatch
-from scheduler_service.core.leader.edits import read_edited, take_jobs
+from scheduler_service.core.leader.edits import read_calendar_jobs, read_edited, take_calendar_jobs, take_jobs
 from scheduler_service.core.leader.holding import controls_read, next_of_queues, recall_held
 from scheduler_service.core.leader.in_flight import (
     check_queues,
@@ -26,6 +26,7 @@ from scheduler_service.core.leader.in_flight import (
     take_queues,
     take_redispatched,
 )
+from scheduler_service.core.leader.job_reads import CalendarJobsRead
 from scheduler_service.core.leader.job_states import follow_edit
 from scheduler_service.core.leader.lane_reads import HeadsRead, LanesRead
 from scheduler_service.core.leader.limiting import next_of_limits, recall_unreceived
@@ -117,6 +118,7 @@ def iterate(
     resend(state, step)
     if not state.stopping:
         read_edited(state, step)
+        read_calendar_jobs(state, step)
         plan(state, step)  # planning was deferred while runs were being dispatched
         check_running(state, step)
         check_queues(state, step)
@@ -182,6 +184,8 @@ def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
             state.edits.committed(message.planned, step.now)
             for run_id in message.existing:
                 step.read(state, run_id)
+        case CalendarJobsRead():
+            take_calendar_jobs(state, message)
         case UnplannedJobs():
             state.edits.note(message.job_ids)
         case RunsRead():

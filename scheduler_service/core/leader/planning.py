@@ -36,6 +36,8 @@ def plan(state: SchedulerState, step: Step) -> None:
     stride = state.settings.pre_schedule_interval // _STRIDES
     lag = _LAG * stride if is_dispatching(state, step.now) else 0
     until = min(step.now + state.settings.pre_schedule_interval - lag, reach.end)
+    if (bound := state.calendars.bound) is not None:
+        until = min(until, bound)
     # Ignore an index that ends in the past: the next build judges all missed occurrences at once.
     if reach.end < step.now or not reach.start <= state.planned.cursor < until:
         return
@@ -174,9 +176,10 @@ def create_occurrences(
         return
     state.planned.saved(step.now)
     # An edit is marked as planned in the transaction of its rows.
+    control = state.controls.version
     *early, last = [rows] if planned else [*batched(rows, state.settings.write_batch)] or [()]
     step.creating += [CreateRuns(part, None) for part in early]
-    step.creating.append(CreateRuns(last, state.planned.cursor, retracts, missed_ranges, planned))
+    step.creating.append(CreateRuns(last, state.planned.cursor, retracts, missed_ranges, planned, control=control))
     for row in rows:
         known = state.runs.get(row.run_id)
         # A skipped run may have been coalesced and is then created again; otherwise the store reports the existing row.

@@ -37,12 +37,15 @@ def want_rebuild(state: SchedulerState, step: Step) -> None:
     overdue = last is None or step.now - last >= state.settings.index_rebuild_interval
     used_up = state.index.snapshot.end <= step.now + state.settings.pre_schedule_interval
     rested = last is None or step.now - last >= max(_REST, 20 * state.rebuilds.took)
-    if overdue or used_up or (state.jobs.changed and rested):
+    # A version of a calendar begins half a minute after its edit, and the cursor waits for the index.
+    hurried = state.calendars.wants_index and (last is None or step.now - last >= state.rebuilds.took)
+    if overdue or used_up or hurried or (state.jobs.changed and rested):
         state.rebuilds.ask(step.now)
         cursor, jobs = state.planned.cursor, state.jobs
         end = max(cursor, step.now) + state.settings.lookahead_window
         edges = state.controls.edges_between(cursor, step.now)
-        step.others.append(BuildIndex(jobs.histories(), cursor, step.now, end, jobs.revision, edges))
+        known = state.calendars.known
+        step.others.append(BuildIndex(jobs.histories(), cursor, step.now, end, jobs.revision, edges, known))
 
 
 class IndexBuilder:
@@ -58,7 +61,7 @@ class IndexBuilder:
         missed = self._missed(order) if order.cursor < order.now else ()
         snapshot = build_snapshot(known.table, known.job_ids, start, order.end, order.revision)
         failures = tuple((known.job_ids[ordinal], reason) for ordinal, reason in snapshot.failures)
-        return IndexBuilt(snapshot, order.revision, order.cursor, missed, failures)
+        return IndexBuilt(snapshot, order.revision, order.cursor, missed, failures, order.calendars)
 
     def _missed(self, order: BuildIndex) -> tuple[MissedOccurrences, ...]:
         # Few jobs fire within a short time, and many of those have equal schedules.
@@ -102,12 +105,14 @@ def take_index(state: SchedulerState, step: Step, built: IndexBuilt) -> None:
     """Swap in a new index; first judge the missed occurrences before its start and create their rows."""
     state.rebuilds.built(step.now)
     if state.planned.cursor < built.snapshot.start:
-        if built.cursor != state.planned.cursor:
+        bound = state.calendars.first_after(built.calendars)
+        if built.cursor != state.planned.cursor or (bound is not None and bound < built.snapshot.start):
             state.rebuilds.was_useless()
             return
         _create_missed(state, step, built)
     state.index.swap(built.snapshot)
     state.jobs.indexed(built.revision)
+    state.calendars.indexed(built.calendars)
     state.jobs.forget_old_versions(state.planned.cursor, state.runs)
 
 

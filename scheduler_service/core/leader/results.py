@@ -7,6 +7,7 @@ from itinerary.protocol.instants import Instant
 from scheduler_service.core.balancing.placements import PlacementFeedback
 from scheduler_service.core.index.snapshot import IndexSnapshot
 from scheduler_service.core.leader.commands import Apply
+from scheduler_service.core.leader.job_reads import CalendarJobsRead
 from scheduler_service.core.leader.lane_reads import LaneFeedback
 from scheduler_service.core.leader.messages import InboxMessage, Report
 from scheduler_service.core.leader.past_starts import ClockStepped, StartsPruned
@@ -46,6 +47,7 @@ class IndexBuilt:
     cursor: Instant
     missed: tuple[MissedOccurrences, ...]
     failures: tuple[tuple[str, str], ...]
+    calendars: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +222,7 @@ class Woken:
 Feedback = (
     IndexBuilt
     | JobsRead
+    | CalendarJobsRead
     | UnplannedJobs
     | RunsCreated
     | RunsDispatched

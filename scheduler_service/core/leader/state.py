@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from itinerary.protocol.instants import MINUTE, SECOND, Duration, Instant
 from scheduler_service.core.index.snapshot import ScheduledRunIndex
+from scheduler_service.core.leader.parts.calendars import CalendarEdits
 from scheduler_service.core.leader.parts.controls import KnownControls
 from scheduler_service.core.leader.parts.counts import Counts
 from scheduler_service.core.leader.parts.deadlines import Deadlines
@@ -90,6 +91,7 @@ class SchedulerState:
     numbers: MessageNumbers
     jobs: Jobs = field(default_factory=Jobs)
     edits: EditQueue = field(default_factory=EditQueue)
+    calendars: CalendarEdits = field(default_factory=CalendarEdits)
     index: ScheduledRunIndex = field(default_factory=ScheduledRunIndex)
     rebuilds: Rebuilds = field(default_factory=Rebuilds)
     placing: Placing = field(default_factory=Placing)

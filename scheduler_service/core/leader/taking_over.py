@@ -51,6 +51,7 @@ def take_over(
     numbers = MessageNumbers.of_term(term)
     state = SchedulerState(settings, term, now, Planned(planned_until), judged, inbox, numbers)
     if controls is not None:
+        state.calendars.taken_over(controls.version)  # the jobs were read later
         state.controls.put(controls)  # before any report: a start counts for the limits that hold
         state.dispatches.set_fair(controls.fair, state.runs.get)
     state.rates.tick(now if steady is None else steady)

@@ -24,12 +24,14 @@ from scheduler_service.core.model import ActiveRun, Cursor, JobHistory, Lease
 from scheduler_service.core.notifications.notices import Topic
 from scheduler_service.ports.stores import Dispatched, LeaderStore
 from scheduler_service.sql import job_rows
+from scheduler_service.sql.calendar_rows import require_known_calendars
 from scheduler_service.sql.controls import control_version, heed_edits, read_controls
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.dialect import Dialect
 from scheduler_service.sql.fence import fenced
 from scheduler_service.sql.leader import dispatch, lane_reads, placing, planning, reads, reports, starts
 from scheduler_service.sql.leader.quarantine import Applying, Creating
+from scheduler_service.sql.named_by_jobs import CALENDARS_NAMED
 from scheduler_service.sql.notices import FactNotices
 from scheduler_service.sql.record_tables import scheduler_statistics
 from scheduler_service.sql.tables import cursors
@@ -70,6 +72,14 @@ class SqlLeaderStore(LeaderStore):
     def histories_of(self, job_ids: Sequence[str], since: Instant | None) -> list[JobHistory]:
         with self._database.read() as connection:
             return job_rows.histories(connection, since, job_ids, self._refused)
+
+    def calendar_jobs(
+        self, calendar_id: str, after: str, since: Instant, limit: int
+    ) -> tuple[list[JobHistory], str | None]:
+        with self._database.read() as connection:
+            ids = CALENDARS_NAMED.jobs(connection, calendar_id, limit, after)
+            found = job_rows.histories(connection, since, ids, self._refused) if ids else []
+        return found, ids[-1] if len(ids) == limit else None
 
     def refused_jobs(self) -> int:
         return len(self._refused)
@@ -203,7 +213,10 @@ class SqlLeaderStore(LeaderStore):
         return nullcontext(shared)
 
     def _create(self, lease: Lease, batch: CreateRuns, *, row_by_row: bool) -> set[str]:
-        with self._fenced(lease) as connection:
+        by_controls = batch.cursor is not None and batch.control is not None
+        with self._fenced(lease, by_controls=by_controls) as connection:
+            if batch.cursor is not None and batch.control is not None:
+                require_known_calendars(connection, batch.control, batch.cursor)
             planning.retract(connection, batch.retracts)
             creating = Creating(connection, self._database.read_clock(connection))
             created = creating.row_by_row(batch.runs) if row_by_row else creating.all(batch.runs)

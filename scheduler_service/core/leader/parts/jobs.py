@@ -46,6 +46,15 @@ class Jobs:
         if len(history.versions) > 1 or history.current.deleted:
             self._aging.add(job_id)
 
+    def put_calendars(self, history: JobHistory) -> None:
+        """Store a job whose calendars changed: its versions are cut anew, from a time on that no plan has reached.
+
+        The index shows it before that time comes, so it does not count as changed.
+        """
+        self._histories[history.job_id] = history
+        if len(history.versions) > 1:
+            self._aging.add(history.job_id)
+
     def all_are_in_the_next_index(self) -> None:
         """Record that the first index, still to be built, will show every job."""
         self.changed.clear()
