@@ -219,6 +219,7 @@ def test_the_preview_shows_the_next_ten_and_what_the_clocks_do(api: TestClient) 
     part = api.post("/parts/preview", data=fields).text
     assert part.count("<li>") == 10
     assert "Europe/Berlin" in part
+    assert "Sun 28 Mar 2027: 1 run</title>" in part
     assert "gap: moved to" in part
 
     assert "<ol" not in api.post("/parts/preview", data={**fields, "cron.expr": "0 0 31 2 *"}).text

@@ -33,11 +33,12 @@ from scheduler_service.api.pages.moments import moment
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
 from scheduler_service.api.pages.templating import part
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, sentence, wrong_of
+from scheduler_service.api.pages.year import year_picture
 from scheduler_service.api.routes.jobs import create_job, known_job, put_job
 from scheduler_service.api.services.previews import read_and_preview
 from scheduler_service.core.contract.job_json import known_definition, read_job
 from scheduler_service.core.model import Job
-from scheduler_service.core.schedules.schedule import SOLAR_EVENTS
+from scheduler_service.core.schedules.schedule import SOLAR_EVENTS, parse_schedule
 
 _CHOICES: Final[dict[str, Any]] = {
     "kinds": KINDS,
@@ -95,12 +96,12 @@ def preview(context: Context, form: FormBody) -> Response:
         asked: dict[str, Any] = {"schedule": schedule_of(form)}
         asked |= {"job_id": job_id} if JOB_ID.fullmatch(job_id) else {}
         found = read_and_preview(asked, now)
-    except BadValue as exc:
-        return part("_preview.html", errors=_named([exc], form), found=None, times=[])
-    except BadValues as exc:
-        return part("_preview.html", errors=_named(exc.errors, form), found=None, times=[])
+    except (BadValue, BadValues) as exc:
+        errors = exc.errors if isinstance(exc, BadValues) else [exc]
+        return part("_preview.html", errors=_named(errors, form), found=None, times=[], year=None)
     times = [(moment(parse_instant(item["at"]), now), item) for item in found["occurrences"]]
-    return part("_preview.html", errors=[], found=found, times=times)
+    schedule = parse_schedule(asked["schedule"], job_id=asked.get("job_id", ""), created_at=now).schedule
+    return part("_preview.html", errors=[], found=found, times=times, year=year_picture(schedule, now))
 
 
 def _named(errors: Sequence[BadValue], form: Form) -> list[str]:

@@ -4,8 +4,8 @@ Steps through chunks of days with few candidates, each by array arithmetic, so t
 seconds. Windows are [start, end) in microseconds. The expansion of many jobs is elsewhere and must agree with this.
 """
 
-from collections.abc import Iterator
-from itertools import islice, takewhile
+from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise, takewhile
 from typing import Final, assert_never
 
 import numpy as np
@@ -111,6 +111,18 @@ def count(schedule: Schedule, start: Instant, end: Instant) -> int:
     if isinstance(schedule, IntervalSchedule):
         return max(0, _periods_before(schedule, end) - _periods_before(schedule, start))
     return sum(part.size for part in parts(schedule, start, end))
+
+
+def counts_between(schedule: Schedule, edges: Sequence[Instant], most: int) -> list[int] | None:
+    """Count the occurrences from each edge to the next; edges ascend. None if there are more than `most` in all."""
+    if isinstance(schedule, IntervalSchedule):
+        return [count(schedule, start, end) for start, end in pairwise(edges)]
+    counts = np.zeros(len(edges) - 1, dtype=np.int64)
+    for found in _parts(schedule, edges[0], edges[-1]):
+        counts += np.diff(np.searchsorted(found, edges))
+        if counts.sum() > most:
+            return None
+    return [int(number) for number in counts]
 
 
 def latest(schedule: Schedule, start: Instant, end: Instant) -> Instant | None:

@@ -1,0 +1,79 @@
+"""The year of a schedule as a picture: a square for each day of the coming year, darker where more runs are. Pure."""
+
+from dataclasses import dataclass
+from datetime import date, timedelta
+from itertools import groupby
+from typing import Final
+
+from itinerary.protocol.instants import SECOND, Instant
+from scheduler_service.core.schedules.kinds import Schedule, zone_of
+from scheduler_service.core.schedules.stepping import counts_between
+from scheduler_service.core.schedules.zones import DAY_SECONDS, first_instant_from, offset_at
+
+_WEEKS: Final = 53
+_LEVELS: Final = 4
+_MOST_RUNS: Final = 600_000  # one a minute; more would take seconds to count
+_EPOCH: Final = date(1970, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class DaySquare:
+    """One day: its column and line, its colour from 0 for none, and the words for it."""
+
+    column: int
+    line: int
+    level: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class YearPicture:
+    """The coming year, a column a week from Monday down; `months` are names with their first columns."""
+
+    days: tuple[DaySquare, ...]
+    months: tuple[tuple[str, int], ...]
+    columns: int
+    text: str
+
+
+def year_picture(schedule: Schedule, now: Instant) -> YearPicture | None:
+    """Draw the runs of each day from today on, in the schedule's zone; None if there are too many to count."""
+    zone = zone_of(schedule)
+    today = (now // SECOND + offset_at(zone, now // SECOND)) // DAY_SECONDS
+    monday = today - (today + 3) % 7
+    numbers = range(today, monday + 7 * _WEEKS)
+    edges = [first_instant_from(zone, number * DAY_SECONDS) * SECOND for number in (*numbers, numbers.stop)]
+    counts = counts_between(schedule, [now + 1, *edges[1:]], _MOST_RUNS)
+    if counts is None:
+        return None
+    dates = [_EPOCH + timedelta(number) for number in numbers]
+    some = sorted({found for found in counts if found})
+    days = [
+        DaySquare((number - monday) // 7, (number - monday) % 7, _level(found, some), _words(day, found))
+        for number, day, found in zip(numbers, dates, counts, strict=True)
+    ]
+    months = [
+        (f"{first:%b}", (first.toordinal() - _EPOCH.toordinal() - monday) // 7)
+        for first in (next(same) for _, same in groupby(dates, key=lambda day: (day.year, day.month)))
+    ]
+    return YearPicture(tuple(days), tuple(months[1:]), _WEEKS, _summary(counts))
+
+
+def _level(found: int, some: list[int]) -> int:
+    """Return the colour of a day among the counts that occur: the same everywhere is a middle one."""
+    if not found:
+        return 0
+    low, high = some[0], some[-1]
+    return 3 if low == high else 1 + _LEVELS * (found - low) // (high - low)
+
+
+def _words(day: date, found: int) -> str:
+    return f"{day:%a} {day.day} {day:%b %Y}: {found or 'no'} {'run' if found == 1 else 'runs'}"
+
+
+def _summary(counts: list[int]) -> str:
+    days = sum(found > 0 for found in counts)
+    if not days:
+        return "No runs in the coming year."
+    runs = f"{sum(counts):,} {'run' if sum(counts) == 1 else 'runs'}"
+    return f"{runs} on {days} {'day' if days == 1 else 'days'} of the coming year."
