@@ -1,5 +1,7 @@
 """The picture of a schedule's year: a day has the colour of its runs, in the schedule's zone."""
 
+from itertools import pairwise
+
 import pytest
 
 from itinerary.protocol.instants import DAY, HOUR, SECOND, parse_instant
@@ -61,5 +63,5 @@ def test_counts_between_edges_are_those_of_the_occurrences(spec: dict[str, objec
     schedule = parse_schedule(spec, job_id="j", created_at=NOW).schedule
     edges = [NOW, NOW + HOUR, *(NOW + n * DAY + 7 * SECOND for n in range(1, 200, 3))]
     found = counts_between(schedule, edges, 10**6)
-    assert found == [len(occurrences(schedule, a, b)) for a, b in zip(edges, edges[1:], strict=False)]
+    assert found == [len(occurrences(schedule, a, b)) for a, b in pairwise(edges)]
     assert sum(found) == count(schedule, edges[0], edges[-1])
