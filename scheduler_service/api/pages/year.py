@@ -49,7 +49,7 @@ def year_picture(schedule: Schedule, now: Instant) -> YearPicture | None:
     dates = [_EPOCH + timedelta(number) for number in numbers]
     some = sorted({found for found in counts if found})
     days = [
-        DaySquare((number - monday) // 7, (number - monday) % 7, _level(found, some), _words(day, found))
+        DaySquare((number - monday) // 7, (number - monday) % 7, _level(found, some), _text(day, found))
         for number, day, found in zip(numbers, dates, counts, strict=True)
     ]
     months = [
@@ -67,7 +67,7 @@ def _level(found: int, some: list[int]) -> int:
     return 3 if low == high else 1 + _LEVELS * (found - low) // (high - low)
 
 
-def _words(day: date, found: int) -> str:
+def _text(day: date, found: int) -> str:
     return f"{day:%a} {day.day} {day:%b %Y}: {found or 'no'} {'run' if found == 1 else 'runs'}"
 
 
