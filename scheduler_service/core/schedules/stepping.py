@@ -118,7 +118,7 @@ def counts_between(schedule: Schedule, edges: Sequence[Instant], most: int) -> l
     if isinstance(schedule, IntervalSchedule):
         return [count(schedule, start, end) for start, end in pairwise(edges)]
     counts = np.zeros(len(edges) - 1, dtype=np.int64)
-    for found in _parts(schedule, edges[0], edges[-1]):
+    for found in parts(schedule, edges[0], edges[-1]):
         counts += np.diff(np.searchsorted(found, edges))
         if counts.sum() > most:
             return None
