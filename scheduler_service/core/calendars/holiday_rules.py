@@ -34,7 +34,7 @@ def holidays_of(country: Any, subdivision: Any, years: range) -> list[NamedDays]
     if subdivision is not None:
         allowed = [*known.subdivisions, *known.subdivisions_aliases]
         if subdivision not in allowed:
-            raise BadValue("subdivision", subdivision, _parts_of(code, allowed, subdivision))
+            raise BadValue("subdivision", subdivision, _parts_of(code, known.subdivisions, allowed, subdivision))
     found = holidays.country_holidays(code, subdiv=subdivision, years=years, language=_LANGUAGE)
     days = ((day - _EPOCH, name) for day, name in sorted(found.items()) if day.year in years)
     return [NamedDays(day.days, day.days, name) for day, name in days]
@@ -53,13 +53,13 @@ def _known(country: Any) -> str:
     raise BadValue("holidays", country, f"use the two letters of a country by ISO 3166-1, such as DE or US{hint}")
 
 
-def _parts_of(country: str, allowed: Sequence[str], given: Any) -> str:
-    if not allowed:
+def _parts_of(country: str, codes: Sequence[str], allowed: Sequence[str], given: Any) -> str:
+    if not codes:
         return f"{country} has no subdivisions here: omit it"
     near = _nearest(given, allowed)
     if near:
         return f"nearest of {country}: {', '.join(near)}"
-    return f"{country} has {', '.join(sorted(allowed))}"
+    return f"{country} has {', '.join(sorted(codes))}"
 
 
 def _nearest(given: Any, allowed: Iterable[str]) -> list[str]:

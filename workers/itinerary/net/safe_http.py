@@ -2,7 +2,8 @@
 
 Promises http and https only. The name is resolved once, all its addresses are checked, and the connection goes to a
 checked one. Each redirect is checked again; time and size are bounded. Never uses proxies of the environment, never
-puts a URL's path or query into an error. Shared by the workers' HTTP task and by webhooks; standard library only.
+puts a URL's path or query into an error. Shared by the workers' HTTP task, webhooks and subscribed calendars; standard
+library only.
 """
 
 import http.client
@@ -13,8 +14,8 @@ import socket
 import ssl
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from itinerary.net.bounded import Fuse, addresses_of, connected, left
@@ -40,7 +41,7 @@ class CallRefused(ValueError):
 
 
 class CallFailed(Exception):
-    """The other side answered with an error (`status`), answered too slowly, or redirected too often."""
+    """The other side answered with an error (`status`), too slowly or too much, or redirected too often."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -63,6 +64,7 @@ class _Request:
     headers: Mapping[str, str]
     body: bytes | None
     reach: Reach
+    most_bytes: int = _BODY_LIMIT
 
     @property
     def where(self) -> str:
@@ -70,19 +72,52 @@ class _Request:
         return f"{self.url.scheme}://{self.url.hostname}"
 
 
+class Fetched(NamedTuple):
+    """An answer as it came: status, headers by their lower-case names, the body as far as it was allowed and came."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    is_cut: bool
+    is_short: bool
+
+
 def call(url: str, method: str, headers: Mapping[str, str], body: Any, timeout: float, reach: Reach) -> dict[str, Any]:
     """Status, headers and text of the answer; `timeout` in seconds covers all of it, redirects too."""
+    answer = _follow(_checked(url, method, headers, body, reach), timeout)
+    return {
+        "status": answer.status, "headers": answer.headers, "body": answer.body.decode("utf-8", "replace"),
+        "cut": answer.is_cut,
+    }  # fmt: skip
+
+
+def fetch(url: str, headers: Mapping[str, str], timeout: float, reach: Reach, most_bytes: int) -> Fetched:
+    """The whole answer to a GET; CallFailed for one over `most_bytes`, cut short on its way, or compressed."""
+    asked = replace(
+        _checked(url, "GET", {**headers, "Accept-Encoding": "identity"}, None, reach), most_bytes=most_bytes
+    )
+    answer = _follow(asked, timeout)
+    if answer.is_cut:
+        raise CallFailed(f"{asked.where} answered with over {most_bytes:,} bytes", answer.status)
+    if answer.is_short:
+        raise CallFailed(f"{asked.where} ended its answer early", answer.status)
+    if answer.headers.get("content-encoding", "identity").lower() != "identity":
+        raise CallFailed(f"{asked.where} answered compressed, though it was asked not to", answer.status)
+    return answer
+
+
+def _follow(request: _Request, timeout: float) -> Fetched:
     if not 0 < timeout <= _LONGEST:
         raise CallRefused(f"timeout must be over 0 and at most {_LONGEST:g} seconds")
-    request = _checked(url, method, headers, body, reach)
     deadline = time.monotonic() + timeout
+    reach = request.reach
     for _ in range(reach.redirects + 1):
         answer, location = _once(request, deadline)
         if location is None:
             return _accepted(request, answer)
         if not reach.redirects:
-            raise CallFailed(f"{request.where} answered {answer['status']}: redirects are not followed")
-        request = _redirected(request, answer["status"], location)
+            raise CallFailed(f"{request.where} answered {answer.status}: redirects are not followed")
+        request = _redirected(request, answer.status, location)
     raise CallFailed(f"{request.where} redirected more than {reach.redirects} times")
 
 
@@ -119,7 +154,7 @@ def checked_url(url: str) -> SplitResult:
     return parts
 
 
-def _once(request: _Request, deadline: float) -> tuple[dict[str, Any], str | None]:
+def _once(request: _Request, deadline: float) -> tuple[Fetched, str | None]:
     connection = _Connection(request.url, deadline, request.reach)
     target = request.url.path or "/"
     if request.url.query:
@@ -127,7 +162,7 @@ def _once(request: _Request, deadline: float) -> tuple[dict[str, Any], str | Non
     try:
         connection.request(request.method, target, body=request.body, headers=dict(request.headers))
         response = connection.getresponse()
-        answer = _read(response)
+        answer = _read(response, request.most_bytes)
     except (OSError, http.client.HTTPException) as exc:
         if isinstance(exc, TimeoutError) or connection.cut_off:
             raise CallFailed(f"{request.where} did not answer in time") from exc
@@ -140,17 +175,18 @@ def _once(request: _Request, deadline: float) -> tuple[dict[str, Any], str | Non
     return answer, location
 
 
-def _read(response: http.client.HTTPResponse) -> dict[str, Any]:
+def _read(response: http.client.HTTPResponse, most_bytes: int) -> Fetched:
     """The answer with the start of its body."""
-    body = response.read(_BODY_LIMIT + 1)
+    body = response.read(most_bytes + 1)
+    is_cut = len(body) > most_bytes
     headers = {name.lower(): value[:1024] for name, value in response.getheaders()[:50]}
-    text = body[:_BODY_LIMIT].decode("utf-8", "replace")
-    return {"status": response.status, "headers": headers, "body": text, "cut": len(body) > _BODY_LIMIT}
+    return Fetched(response.status, headers, body[:most_bytes], is_cut, not is_cut and bool(response.length))
 
 
-def _accepted(request: _Request, answer: dict[str, Any]) -> dict[str, Any]:
-    if answer["status"] >= 400:
-        raise CallFailed(f"{request.where} answered {answer['status']}: {answer['body'][:500]}", answer["status"])
+def _accepted(request: _Request, answer: Fetched) -> Fetched:
+    if answer.status >= 400:
+        text = answer.body[:2_000].decode("utf-8", "replace")[:500]
+        raise CallFailed(f"{request.where} answered {answer.status}: {text}", answer.status)
     return answer
 
 
@@ -163,9 +199,9 @@ def _redirected(request: _Request, status: int, location: str) -> _Request:
     elsewhere = (target.scheme, target.netloc) != (request.url.scheme, request.url.netloc)
     kept = {n: v for n, v in request.headers.items() if not elsewhere or n.lower() in _HARMLESS}
     if status in (307, 308) or request.method in ("GET", "HEAD"):
-        return _Request(target, request.method, kept, request.body, request.reach)
+        return replace(request, url=target, headers=kept)
     kept = {n: v for n, v in kept.items() if n.lower() != "content-type"}
-    return _Request(target, "GET", kept, None, request.reach)
+    return replace(request, url=target, method="GET", headers=kept, body=None)
 
 
 class _Connection(http.client.HTTPConnection):

@@ -1,0 +1,49 @@
+"""The process that writes one rule's days out: a question on stdin, the answer on stdout, both JSON, then its end.
+
+Promises to end by itself within its limits of memory and processor time, whatever the file asks for. Never opens a file
+or a connection of its own.
+"""
+
+import base64
+import json
+import resource
+import sys
+from contextlib import suppress
+from typing import Any, Final
+
+from itinerary.protocol.errors import BadValue
+from scheduler_service.core.calendars.holiday_rules import holiday_years, holidays_of
+from scheduler_service.core.calendars.ics import IcsError, IcsEvents, ics_window, read_ics
+
+_MEMORY_BYTES: Final = 1024 * 1024 * 1024
+
+
+def answer(asked: dict[str, Any]) -> dict[str, Any]:
+    """Return the days and spans of one rule, or the field that is wrong and why."""
+    today = asked["today"]
+    try:
+        if "ics" in asked:
+            start, end = ics_window(today)
+            found = read_ics(base64.b64decode(asked["ics"]), zone=asked["zone"], start=start, end=end)
+        else:
+            days = holidays_of(asked["holidays"], asked["subdivision"], holiday_years(today))
+            found = IcsEvents(tuple(days), ())
+    except BadValue as exc:
+        return {"field": exc.field, "wrong": exc.allowed}
+    except IcsError as exc:
+        return {"field": "ics", "wrong": str(exc)}
+    except MemoryError:
+        return {"field": "ics", "wrong": "takes too much memory to read"}
+    return {"days": found.days, "spans": found.spans}
+
+
+def _limit(cpu_seconds: int) -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
+    with suppress(ValueError, OSError):  # macOS refuses this one
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+
+
+if __name__ == "__main__":
+    question = json.load(sys.stdin)
+    _limit(question["cpu_seconds"])
+    json.dump(answer(question), sys.stdout)
