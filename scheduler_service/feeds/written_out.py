@@ -1,8 +1,8 @@
 """Rules for holidays and iCalendar files, written out as days in a process of their own.
 
 The libraries take tens of megabytes, and a file may ask for days without end. Neither the API nor the leader reads one
-itself: a process with limits of memory and time does. Promises BadValue with the rule's field for whatever its writer can
-correct, and at most two such processes at once.
+itself: a process with limits of memory and time does. Promises BadValue with the rule's field for whatever its writer
+can correct, and at most two such processes at once.
 """
 
 import base64
