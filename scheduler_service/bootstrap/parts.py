@@ -38,6 +38,7 @@ from scheduler_service.ports.notices import Outbox
 from scheduler_service.ports.queues import QueueStore
 from scheduler_service.ports.records import AuditLog, Evidence, Wakeups
 from scheduler_service.ports.stores import JobStore, RunStore
+from scheduler_service.ports.zone_rules import ZoneRulesStore
 from scheduler_service.runtime.stopping import from_signals
 from scheduler_service.sql.audit import SqlAuditLog
 from scheduler_service.sql.database import Database, host_now
@@ -56,6 +57,7 @@ from scheduler_service.sql.queues import SqlQueueStore
 from scheduler_service.sql.run_pages import SqlHistoryStore
 from scheduler_service.sql.runs import SqlRunStore
 from scheduler_service.sql.wakeups import PgWakeups
+from scheduler_service.sql.zone_rules import SqlZoneRulesStore
 
 log = structlog.get_logger(__name__)
 
@@ -78,6 +80,7 @@ class Stores:
     queue_store: QueueStore
     limit_store: LimitStore
     freeze_store: FreezeStore
+    zone_rules: ZoneRulesStore
 
 
 @contextmanager
@@ -92,7 +95,7 @@ def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]
             SqlJobStore(database), SqlRunStore(database), SqlLeaseStore(database), inbox, SqlJobSets(database),
             SqlAuditLog(database), SqlEvidence(database), SqlHistoryStore(database),
             SqlOutbox(database), queues, marks, SqlQueueStore(database),
-            SqlLimitStore(database), SqlFreezeStore(database),
+            SqlLimitStore(database), SqlFreezeStore(database), SqlZoneRulesStore(database),
         )  # fmt: skip
     finally:
         marks.close()
@@ -133,6 +136,7 @@ def open_leader(settings: Settings) -> Iterator[Leader]:
                 claims,
                 _traced(dispatcher),
                 meter,
+                SqlZoneRulesStore(database),
                 wakeups_of(database),
                 Retention(SqlPruning(database.beside()), settings.retention, host_now),
             ),

@@ -30,7 +30,7 @@ from scheduler_service.config.settings import Settings
 from scheduler_service.core.contract.pruning import Past, horizon
 from scheduler_service.core.explain.relative import relative
 from scheduler_service.core.redis_marks import SAME_REDIS, Marks, differing
-from scheduler_service.core.schedules.zone_rules import rules_in_use
+from scheduler_service.core.schedules.zone_rules import difference, installed_rules
 from scheduler_service.observability.logs import escaped
 from scheduler_service.runtime.addresses import shown_url
 from scheduler_service.runtime.run_file import REDIS_FILE, read_run
@@ -40,6 +40,7 @@ from scheduler_service.sql.lease import SqlLeaseStore
 from scheduler_service.sql.migrations import check_schema
 from scheduler_service.sql.outbox import SqlOutbox
 from scheduler_service.sql.pruning import SqlPruning
+from scheduler_service.sql.zone_rules import SqlZoneRulesStore
 from scheduler_service.version import VERSION
 
 _NO_WORKER: Final = "start one with `itinerary worker`, or the workers use another Redis: give them the leader's"
@@ -88,7 +89,7 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     yield found(
         "zone rules",
         lambda: _zone_rules(settings),
-        "install one version of tzdata on every host, and restart",
+        "install one version of tzdata on every host, and restart; `itinerary zones diff` lists what changes",
         database,
     )
     yield workers
@@ -237,15 +238,17 @@ def _same_redis(settings: Settings) -> str:
 
 
 def _zone_rules(settings: Settings) -> str:
-    own = rules_in_use()
+    own = installed_rules()
     with opened(settings) as database:
-        lease = SqlLeaseStore(database).peek(0)
-    if lease is None or not lease.live or lease.zone_rules is None:
+        lease, adopted = SqlLeaseStore(database).peek(0), SqlZoneRulesStore(database).adopted()
+    leads = lease if lease is not None and lease.live else None
+    in_force = adopted[-1].version if adopted else None if leads is None else leads.zone_rules
+    if in_force is None:
         return own.text
-    if lease.zone_rules != own.version:
-        raise NotWell(f"{own.text} here, but the leader plans by {lease.zone_rules}")
-    if lease.standby_zone_rules is not None:
-        raise NotWell(f"the leader plans by {lease.zone_rules}, a standby has {lease.standby_zone_rules}")
+    if (differs := difference(in_force)) is not None:
+        raise NotWell(f"those of this host are {differs}")
+    if leads is not None and leads.standby_zone_rules is not None:
+        raise NotWell(f"the leader plans by {leads.zone_rules}, a standby has {leads.standby_zone_rules}")
     return f"{own.text}, as the leader plans by"
 
 

@@ -17,10 +17,12 @@ from scheduler_service.cli.doctor import opened
 from scheduler_service.config.settings import Settings
 from scheduler_service.core.invariants.check import violations
 from scheduler_service.core.invariants.history import Execution, ExecutionLog, Finding, Tolerance
+from scheduler_service.loops.zone_watch import put_adopted_in_force
 from scheduler_service.observability.logs import escaped
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.history import HISTORY_BOUNDS, read_history
 from scheduler_service.sql.migrations import check_schema
+from scheduler_service.sql.zone_rules import SqlZoneRulesStore
 
 
 def judge(settings: Settings, record: Path | None, since: Instant | None, *, as_json: bool = False) -> int:
@@ -29,6 +31,7 @@ def judge(settings: Settings, record: Path | None, since: Instant | None, *, as_
     found = 0
     with opened(settings, HISTORY_BOUNDS) as database:
         check_schema(database)
+        put_adopted_in_force(SqlZoneRulesStore(database))
         for finding in findings(database, log, since):
             found += 1
             if as_json:

@@ -68,12 +68,12 @@ def redis_warnings(seen: Mapping[str, Any]) -> list[str]:
 
 
 def zone_warnings(seen: Mapping[str, Any]) -> list[str]:
-    """Return warnings if the processes of an installation have different zone rules."""
+    """Return warnings if hosts of an installation have zone rules other than those that the leader plans by."""
     leader, api, standby = (seen.get(name) for name in ("zone_rules", "zone_rules_api", "zone_rules_standby"))
-    cure = "install one version of tzdata on every host, and restart"
+    cure = "install one version of tzdata on every host, and restart; `itinerary zones diff` lists what changes"
     found = []
     if leader is not None and api != leader:
-        found.append(f"the API shows times by zone rules {api}, but the leader plans by {leader}; {cure}")
+        found.append(f"the API's host has zone rules {api}, but the leader plans by {leader}; {cure}")
     if standby is not None:
         found.append(f"a standby has zone rules {standby}, but the leader plans by {leader}; {cure}")
     return found

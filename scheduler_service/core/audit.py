@@ -30,6 +30,10 @@ THIS_MACHINE: Final = Caller("loopback", "admin")
 """The caller if no tokens are set: any user of this machine."""
 
 
+SYSTEM: Final = Caller("system", "system")
+"""The author of changes that nobody asked for, such as newer zone rules."""
+
+
 @dataclass(frozen=True, slots=True)
 class AuditedChange:
     """A requested change: its actor and its action."""

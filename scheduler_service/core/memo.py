@@ -8,16 +8,16 @@ T = TypeVar("T")
 _MOST: Final = 65_536
 
 
-def shared(read: Callable[[Any, str], T]) -> Callable[[Any, str], T]:
+def shared(read: Callable[[Any, str], T], depends_on: Callable[[], int] = lambda: 0) -> Callable[[Any, str], T]:
     """Memoise `read(value, word)`: equal JSON returns one shared, immutable object.
 
-    A refused value is read, and refused, each time.
+    A refused value is read, and refused, each time; any value again once `depends_on` returns another number.
     """
-    kept: dict[tuple[str, str], T] = {}
+    kept: dict[tuple[str, str, int], T] = {}
 
     @wraps(read)
     def reading(value: Any, word: str) -> T:
-        written = (repr(value), word)  # as text: 1 is neither 1.0 nor true
+        written = (repr(value), word, depends_on())  # as text: 1 is neither 1.0 nor true
         found = kept.get(written)
         if found is None:
             if len(kept) >= _MOST:

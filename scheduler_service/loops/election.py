@@ -11,7 +11,7 @@ from itinerary.protocol.errors import ItineraryError, LeaseLost, StoreUnavailabl
 from itinerary.protocol.instants import SECOND, Duration
 from scheduler_service.core.leader.state import CoreSettings
 from scheduler_service.core.model import Lease
-from scheduler_service.core.schedules.zone_rules import rules_in_use
+from scheduler_service.core.schedules.zone_rules import installed_rules
 from scheduler_service.loops.clock_steps import ClockWatch
 from scheduler_service.loops.lease_renewer import LeaseRenewer
 from scheduler_service.loops.mailbox import Mailbox, monotonic
@@ -55,7 +55,7 @@ class Leader:
         self._asked_at = monotonic()
         self._redis = RedisWatch(leases, adapters.meter, ttl, marks, lambda: self._renewer)
         self._clock = ClockWatch()
-        self._zones = ZoneWatch(leases, adapters.meter, holder)
+        self._zones = ZoneWatch(leases, adapters.zone_rules, adapters.meter, holder)
 
     def stop(self) -> None:
         """Finish the work in progress, resign and return from `run`. Not for a signal handler: it takes locks."""
@@ -139,10 +139,10 @@ class Leader:
         # Counted from the previous leader's last renewal, as this process saw it.
         since_renewal = None if self._seen is None else (monotonic() - self._seen[1]) / SECOND
         self._adapters.meter.leading(lease.term, since_renewal)
-        log.info("leading", term=lease.term, holder=lease.holder, zone_rules=rules_in_use().text)
+        log.info("leading", term=lease.term, holder=lease.holder, zone_rules=installed_rules().text)
         self._redis.leading(lease.term)
-        self._zones.leading(lease.term, None if self._seen is None else self._seen[0])
         try:
+            self._zones.leading(lease)
             self._loop.run()
         except LeaseLost as exc:
             log.error("stepped down", term=lease.term, reason=str(exc))

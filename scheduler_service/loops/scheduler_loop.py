@@ -37,6 +37,7 @@ from scheduler_service.loops.wakeup_listener import WakeupListener
 from scheduler_service.ports.broker import Claims, Dispatcher, Inbox
 from scheduler_service.ports.records import Wakeups
 from scheduler_service.ports.stores import LeaderStore, Meter
+from scheduler_service.ports.zone_rules import ZoneRulesStore
 
 log = structlog.get_logger(__name__)
 
@@ -57,6 +58,7 @@ class Adapters:
     claims: Claims
     dispatcher: Dispatcher
     meter: Meter
+    zone_rules: ZoneRulesStore
     wakeups: Wakeups | None = None
     retention: Retention | None = None
 

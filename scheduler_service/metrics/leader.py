@@ -14,7 +14,7 @@ from scheduler_service.core.leader.queries import alive_workers, oldest_due
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.model import DispatchedRun, MisfirePolicy, Overlap
 from scheduler_service.core.run_state import FINAL, Event
-from scheduler_service.core.schedules.zone_rules import rules_in_use
+from scheduler_service.core.schedules.zone_rules import installed_rules
 from scheduler_service.metrics.bulk_histogram import BulkHistogram
 from scheduler_service.metrics.limits import LimitMetrics
 from scheduler_service.metrics.notices import NoticeMetrics
@@ -87,7 +87,7 @@ class PrometheusMeter(Meter):
         self._jobs_refused = self._gauge(
             "scheduler_refused_jobs", "Jobs that this leader cannot read, as of a newer release, and does not plan"
         )
-        rules = rules_in_use()
+        rules = installed_rules()
         self._gauge(
             "scheduler_zone_rules_info", "The zone rules of this process: IANA version and source", "version", "source"
         ).labels(rules.version, rules.source).set(1)

@@ -13,7 +13,7 @@ from itinerary.protocol.instants import MILLISECOND, MINUTE, SECOND, Duration, I
 from scheduler_service.core.model import Lease
 from scheduler_service.core.notifications.notices import Notice, Topic
 from scheduler_service.core.redis_marks import Marks
-from scheduler_service.core.schedules.zone_rules import rules_in_use
+from scheduler_service.core.schedules.zone_rules import installed_rules
 from scheduler_service.ports.leases import LeaseStore, LeaseView
 from scheduler_service.sql.database import Bounds, Database
 from scheduler_service.sql.fence import is_still
@@ -142,7 +142,7 @@ class SqlLeaseStore(LeaseStore):
                 ttl=ttl,
                 renewals=0,
                 resigned=False,
-                zone_rules=rules_in_use().version,
+                zone_rules=installed_rules().version,
                 standby_zone_rules=None,
                 standby_seen_at=None,
                 without_redis_at=None,

@@ -1,4 +1,4 @@
-"""Tables that only record: the audit log, past terms, the leader's figures. They are of the metadata of tables.py.
+"""Tables that only record: audit log, past terms, adopted zone rules, figures. They are of the metadata of tables.py.
 
 Promises that a row of `audit_log` is never changed, and not deleted for 90 days: triggers of the migration enforce it.
 """
@@ -39,6 +39,20 @@ leaderships: Final = Table(
     Column("ended_at", InstantColumn, nullable=False),
     Column("ending", Text, nullable=False),
     Column("zone_rules", Text),
+)
+
+# A set of zone files that a leader adopted; the oldest also decides before it was in force.
+zone_rules: Final = Table(
+    "zone_rules",
+    metadata,
+    Column("id", ROW_ID, Identity(), primary_key=True),
+    Column("version", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("holder", Text, nullable=False),
+    Column("adopted_at", InstantColumn, nullable=False),
+    Column("effective_from", InstantColumn, nullable=False),
+    Column("files", Text, nullable=False),
 )
 
 scheduler_statistics: Final = Table(

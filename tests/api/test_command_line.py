@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from itinerary.protocol.instants import MILLISECOND, MINUTE, SECOND, parse_instant
-from scheduler_service.core.schedules.zone_rules import rules_in_use
+from scheduler_service.core.schedules.zone_rules import installed_rules
 from scheduler_service.ports.leases import LeaseView
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.lease import SqlLeaseStore
@@ -134,7 +134,7 @@ def test_the_status_is_told_to_people_and_to_programs(itinerary: Itinerary) -> N
     database.close()
     assert (seen["leader"], seen["workers"]) == ("test-holder", 1)
     assert (seen["zone_rules"], seen["zone_rules_api"], seen["zone_rules_standby"]) == (
-        rules_in_use().version, rules_in_use().version, None,
+        installed_rules().version, installed_rules().version, None,
     )  # fmt: skip
     assert "a standby has zone rules 2019c on another" in warned.stderr
     assert re.search(r"^FAIL +zone rules .*2019c on another", ill, re.MULTILINE)

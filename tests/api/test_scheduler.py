@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 from itinerary.protocol.instants import MINUTE
 from scheduler_service.cli.doctor import examine
 from scheduler_service.config.settings import Settings
-from scheduler_service.core.schedules.zone_rules import rules_in_use
+from scheduler_service.core.schedules.zone_rules import installed_rules
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.lease import SqlLeaseStore
 from tests.support.answering_leader import AnsweringLeader
@@ -22,7 +22,8 @@ def test_the_status_joins_the_lease_and_what_the_leader_says(api: TestClient, le
     assert seen == {
         "leader": "test-holder", "last_leader": "test-holder", "leader_answers": True, "term": 1,
         "leader_without_redis": False, "other_than_leaders": None,
-        "zone_rules": rules_in_use().version, "zone_rules_api": rules_in_use().version, "zone_rules_standby": None,
+        "zone_rules": installed_rules().version, "zone_rules_api": installed_rules().version,
+        "zone_rules_standby": None,
         "index_runs": 42,
         "last_rebuild_at": "2026-11-27T10:00:30Z",
         "last_iteration_at": "2026-11-27T10:00:31Z", "oldest_due_at": None, "active_runs": 5, "workers": 1,

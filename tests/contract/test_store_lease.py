@@ -13,7 +13,7 @@ from itinerary.protocol.instants import HOUR, MINUTE
 from scheduler_service.core.leader.commands import Apply
 from scheduler_service.core.model import Lease
 from scheduler_service.core.redis_marks import Marks
-from scheduler_service.core.schedules.zone_rules import rules_in_use
+from scheduler_service.core.schedules.zone_rules import installed_rules
 from scheduler_service.sql.fence import fenced
 from scheduler_service.sql.record_tables import leaderships
 from scheduler_service.sql.tables import cursors, leases
@@ -250,7 +250,7 @@ def test_a_term_says_its_zone_rules_and_a_standby_that_has_others_is_seen_until_
     lease = bed.lead("a")
     view = bed.leases.peek(0)
     assert view is not None
-    assert (view.zone_rules, view.standby_zone_rules) == (rules_in_use().version, None)
+    assert (view.zone_rules, view.standby_zone_rules) == (installed_rules().version, None)
     bed.leases.mark_standby(0, lease.term + 1, "1999a on nobody")
     bed.leases.mark_standby(0, lease.term, "2025b on b")
     view = bed.leases.peek(0)

@@ -17,9 +17,10 @@ from scheduler_service.core.contract.job_json import read_job
 from scheduler_service.core.contract.run_json import run_body
 from scheduler_service.core.model import NewRun, RunKind
 from scheduler_service.core.run_state import RunState
-from scheduler_service.core.schedules.zone_rules import rules_in_use
+from scheduler_service.core.schedules.zone_rules import installed_rules
 from scheduler_service.ports.stores import RunFilter
 from scheduler_service.sql.tables import runs
+from scheduler_service.sql.zone_rules import SqlZoneRulesStore
 from tests.support.leading import LeaderThread
 from tests.support.processes import wait_until
 from tests.support.proxy import FaultProxy
@@ -141,12 +142,14 @@ def test_a_clean_stop_leaves_nothing_half_done(database_url: str, redis_url: str
 def test_a_standby_with_other_zone_rules_is_logged_measured_and_named(database_url: str, redis_url: str) -> None:
     with LeaderThread(database_url, redis_url, holder="one") as one, capture_logs() as logs:
         wait_until(lambda: leads(one), 20, "the first to lead")
-        assert f'scheduler_zone_rules_info{{source="{rules_in_use().source}"' in one.meter.exposition()
+        wait_until(SqlZoneRulesStore(one.database).adopted, 20, "its rules to be adopted")
+        assert f'scheduler_zone_rules_info{{source="{installed_rules().source}"' in one.meter.exposition()
         with one.database.write() as connection:
             connection.execute(text("UPDATE leases SET zone_rules = '2019c'"))
+            connection.execute(text("UPDATE zone_rules SET version = '2019c', digest = 'of long ago'"))
         with LeaderThread(database_url, redis_url, holder="two") as two:
             wait_until(lambda: "scheduler_zone_rules_differ 1.0" in two.meter.exposition(), 20, "the standby to warn")
-            named = f"{rules_in_use().version} on two"
+            named = f"{installed_rules().version} on two"
             wait_until(lambda: standby_rules(one) == named, 20, "the standby to be named")
             assert "scheduler_zone_rules_differ 0.0" in one.meter.exposition()
             one.stop()

@@ -31,7 +31,7 @@ START: Instant = at("2026-11-30T10:00:00Z")
 @contextmanager
 def candidate(store: FakeStore, holder: str, ttl: int) -> Iterator[Leader]:
     """A process that stands by and leads when it may."""
-    outside = Adapters(store.leader, FakeInbox(), FakeClaims(), FakeDispatcher(), PrometheusMeter())
+    outside = Adapters(store.leader, FakeInbox(), FakeClaims(), FakeDispatcher(), PrometheusMeter(), store.zone_rules)
     leader = Leader(CoreSettings(), store.leases, outside, FakeMarks(), holder=holder, ttl=ttl, inbox_buffer=10)
     thread = threading.Thread(target=leader.run)
     thread.start()

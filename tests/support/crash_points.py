@@ -28,6 +28,7 @@ from scheduler_service.metrics.leader import PrometheusMeter
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.leader.store import SqlLeaderStore
 from scheduler_service.sql.lease import SqlLeaseStore
+from scheduler_service.sql.zone_rules import SqlZoneRulesStore
 
 POINTS: Final = {
     "the term is taken, nothing is read": "before cursor",
@@ -157,6 +158,7 @@ def open_watched_leader(settings: Settings, trap: Trap) -> Iterator[Leader]:
             claims,
             HalfPublishing(dispatcher, trap),
             Watched(PrometheusMeter(), trap, "rebuilt"),
+            SqlZoneRulesStore(database),
             wakeups_of(database),
         )
         yield Leader(

@@ -7,7 +7,6 @@ from itinerary.protocol.instants import SECOND, Duration, Instant
 from scheduler_service.core.explain.facts import Term
 from scheduler_service.core.model import Lease
 from scheduler_service.core.redis_marks import Marks
-from scheduler_service.core.schedules.zone_rules import rules_in_use
 from scheduler_service.ports.leases import LeaseView
 from tests.support.fake_rows import LeaseRow, Tables
 
@@ -52,7 +51,7 @@ class FakeLeaseStore:
             now = self._tables.clock()
             return LeaseView(
                 row.term, row.holder, row.acquired_at, row.expires_at, row.renewals, row.ttl, now, row.resigned,
-                rules_in_use().version, row.standby_zone_rules,
+                row.zone_rules, row.standby_zone_rules,
                 row.without_redis_at is not None and row.without_redis_at > now - 5 * SECOND,
                 row.redis_mark, row.broker_mark,
             )  # fmt: skip

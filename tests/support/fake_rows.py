@@ -34,6 +34,9 @@ from scheduler_service.core.model import (
     TaskError,
 )
 from scheduler_service.core.run_state import RunState
+from scheduler_service.core.schedules.zone_rules import installed_rules
+from scheduler_service.core.schedules.zone_sets import ZoneSet
+from scheduler_service.ports.zone_rules import AdoptedRules
 from scheduler_service.sql.column_types import FIRST_INSTANT, LAST_INSTANT, dump_json
 
 
@@ -135,6 +138,7 @@ class LeaseRow:
     ttl: Duration
     renewals: int = 0
     resigned: bool = False
+    zone_rules: str = field(default_factory=lambda: installed_rules().version)
     standby_zone_rules: str | None = None
     without_redis_at: Instant | None = None
     relief_at: Instant | None = None
@@ -190,6 +194,7 @@ class Tables:
     calendars: dict[str, StoredCalendar] = field(default_factory=dict)
     calendar_versions: dict[str, list[tuple[int, PastVersion]]] = field(default_factory=dict)
     job_calendars: dict[str, dict[str, bool]] = field(default_factory=dict)
+    zone_rules: list[tuple[AdoptedRules, ZoneSet]] = field(default_factory=list)
     control: int = 0
     next_id: int = 1
 

@@ -13,6 +13,7 @@ from tests.support.fake_limits import FakeLimitStore
 from tests.support.fake_queues import FakeQueueStore
 from tests.support.fake_rows import Tables
 from tests.support.fake_runs import FakeRunStore
+from tests.support.fake_zone_rules import FakeZoneRulesStore
 
 
 class FakeStore:
@@ -29,3 +30,4 @@ class FakeStore:
         self.limits = FakeLimitStore(self.tables)
         self.freezes = FakeFreezeStore(self.tables)
         self.calendars = FakeCalendarStore(self.tables)
+        self.zone_rules = FakeZoneRulesStore(self.tables)

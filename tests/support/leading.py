@@ -12,6 +12,7 @@ from scheduler_service.broker.dispatcher import CeleryDispatcher, publishing_app
 from scheduler_service.broker.inbox import RedisInbox
 from scheduler_service.broker.marks import RedisMarks
 from scheduler_service.core.leader.state import CoreSettings
+from scheduler_service.core.schedules.zone_eras import put_in_force
 from scheduler_service.loops.election import Leader
 from scheduler_service.loops.pruner import Retention
 from scheduler_service.loops.scheduler_loop import Adapters
@@ -22,6 +23,7 @@ from scheduler_service.sql.leader.store import SqlLeaderStore
 from scheduler_service.sql.lease import SqlLeaseStore
 from scheduler_service.sql.pruning import SqlPruning
 from scheduler_service.sql.runs import SqlRunStore
+from scheduler_service.sql.zone_rules import SqlZoneRulesStore
 
 
 class LeaderThread(AbstractContextManager["LeaderThread"]):
@@ -48,7 +50,8 @@ class LeaderThread(AbstractContextManager["LeaderThread"]):
         self.meter = PrometheusMeter()
         pruning = SqlPruning(self.database.beside())
         outside = Adapters(
-            SqlLeaderStore(self.database), self.inbox, claims, dispatcher, self.meter, wakeups_of(self.database),
+            SqlLeaderStore(self.database), self.inbox, claims, dispatcher, self.meter,
+            SqlZoneRulesStore(self.database), wakeups_of(self.database),
             None if retention is None else Retention(pruning, retention, host_now, first=SECOND // 5, every=SECOND),
         )  # fmt: skip
         marks = self._stack.enter_context(closing(RedisMarks(redis_url, broker_url or redis_url)))
@@ -74,3 +77,4 @@ class LeaderThread(AbstractContextManager["LeaderThread"]):
     ) -> None:
         self.stop()
         self._stack.close()
+        put_in_force(())  # those of this database; the tests' process goes on

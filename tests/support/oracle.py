@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from scheduler_service.core.schedules.zone_rules import load_zone
+from scheduler_service.core.schedules.zones import zone as load_zone
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from scheduler_service.ports.leases import LeaseStore
 from scheduler_service.ports.limits import LimitStore
 from scheduler_service.ports.queues import QueueStore
 from scheduler_service.ports.stores import JobStore, LeaderStore, RunStore
+from scheduler_service.ports.zone_rules import ZoneRulesStore
 from scheduler_service.sql.calendars import SqlCalendarStore
 from scheduler_service.sql.database import Bounds, Database, host_now
 from scheduler_service.sql.freezes import SqlFreezeStore
@@ -28,6 +29,7 @@ from scheduler_service.sql.limits import SqlLimitStore
 from scheduler_service.sql.queues import SqlQueueStore
 from scheduler_service.sql.run_pages import SqlHistoryStore
 from scheduler_service.sql.runs import SqlRunStore
+from scheduler_service.sql.zone_rules import SqlZoneRulesStore
 from tests.support.fake_store import FakeStore
 from tests.support.roles import NAMES
 
@@ -54,6 +56,7 @@ class StoreBed:
     limits: LimitStore
     freezes: FreezeStore
     calendars: CalendarStore
+    zone_rules: ZoneRulesStore
     database: Database | None
     by_role: Mapping[str, Database]
     beside: Callable[[], "StoreBed"]
@@ -104,6 +107,7 @@ def fake_bed() -> StoreBed:
         store.limits,
         store.freezes,
         store.calendars,
+        store.zone_rules,
         None,
         {},
         lambda: bed,
@@ -140,6 +144,7 @@ def sql_bed(url: str, roles: Mapping[str, str] | None = None) -> Iterator[StoreB
             SqlLimitStore(api),
             SqlFreezeStore(api),
             SqlCalendarStore(api),
+            SqlZoneRulesStore(leader),
             by_url[url],
             by_role,
             open_one,

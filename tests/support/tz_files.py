@@ -31,3 +31,15 @@ def listed_changes(name: str) -> list[tuple[int, int, int]]:
 def _counts(content: bytes, at: int) -> tuple[int, ...]:
     header: tuple[int, ...] = _HEADER.unpack(content[at : at + _HEADER.size])
     return header
+
+
+def zone_file_of(first_offset: int, *changes: tuple[int, int]) -> bytes:
+    """A TZif file: the offset (seconds east) before all changes, and each change as (second, offset after it)."""
+    offsets = [first_offset, *(offset for _, offset in changes)]
+    kinds = b"".join(struct.pack(">lbB", offset, 0, 0) for offset in offsets)
+    header = struct.pack(">4sc15x6l", b"TZif", b"2", 0, 0, 0, len(changes), len(offsets), 4)
+    moments = [second for second, _ in changes]
+    which = bytes(range(1, len(offsets)))
+    old = struct.pack(f">{len(changes)}l", *moments) + which + kinds + b"XXX\0"
+    new = struct.pack(f">{len(changes)}q", *moments) + which + kinds + b"XXX\0"
+    return header + old + header + new + b"\n\n"

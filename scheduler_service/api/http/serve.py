@@ -18,6 +18,7 @@ from scheduler_service.api.http.connections import bounded, room
 from scheduler_service.api.services.leader_line import LeaderLine
 from scheduler_service.bootstrap.notifications import api_watches
 from scheduler_service.bootstrap.parts import check_redis, open_stores
+from scheduler_service.bootstrap.zone_rules import following_zone_rules
 from scheduler_service.config.settings import Settings
 
 _CONNECTIONS: Final = 10
@@ -35,6 +36,7 @@ def serve(settings: Settings) -> None:
         listening(settings) as listener,
         open_stores(settings, connections=_CONNECTIONS) as stores,
         api_watches(settings),
+        following_zone_rules(stores.zone_rules),
     ):
         context = ApiContext(settings, stores, LeaderLine(stores.inbox, system_clock), system_clock)
         config = server_config(traced_app(context), settings)

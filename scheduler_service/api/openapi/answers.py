@@ -223,7 +223,7 @@ class Status(BaseModel):
     leader_without_redis: bool | None = Field(description="Whether the leader cannot reach Redis or the broker")
     other_than_leaders: str | None = Field(description="What this API uses in place of the leader's Redis or broker")
     zone_rules: str | None = Field(description="IANA version of the zone rules that the leader plans by")
-    zone_rules_api: str = Field(description="That of this API, by which it shows future times")
+    zone_rules_api: str = Field(description="That installed on the API's host, which goes by the leader's")
     zone_rules_standby: str | None = Field(description="That of a standby with others, and its holder; else null")
     index_runs: int | None
     last_rebuild_at: Time | None

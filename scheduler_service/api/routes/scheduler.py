@@ -17,7 +17,7 @@ from scheduler_service.api.openapi import answers as shapes
 from scheduler_service.api.openapi.documents import answers
 from scheduler_service.api.services.same_redis import other_servers
 from scheduler_service.api.services.who_leads import ask_holder
-from scheduler_service.core.schedules.zone_rules import rules_in_use
+from scheduler_service.core.schedules.zone_rules import installed_rules
 
 router = APIRouter(prefix="/api/v1", tags=["scheduler"], dependencies=[Depends(require("viewer"))])
 _LIVE = ("index_runs", "last_rebuild_at", "last_iteration_at", "oldest_due_at", "active_runs")
@@ -46,7 +46,7 @@ def status_body(context: ApiContext) -> dict[str, Any]:
         "leader_without_redis": leads.without_redis if leads else None,
         "other_than_leaders": None if inbox_depth is None else other_servers(context, lease),
         "zone_rules": leads.zone_rules if leads else None,
-        "zone_rules_api": rules_in_use().version,
+        "zone_rules_api": installed_rules().version,
         "zone_rules_standby": leads.standby_zone_rules if leads else None,
         **{name: live.get(name) for name in _LIVE},
         "inbox_depth": inbox_depth,

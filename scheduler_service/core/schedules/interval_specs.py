@@ -6,7 +6,6 @@ interval has no anchor of its own: it has no occurrences until the leader places
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, Final
 
 from itinerary.protocol.errors import BadValue
@@ -15,6 +14,7 @@ from scheduler_service.core.schedules import window_specs
 from scheduler_service.core.schedules.kinds import UNPLACED, IntervalSchedule, WindowSchedule, shared_interval
 from scheduler_service.core.schedules.spec_reading import duration, flag, moment, only_known, zone_name
 from scheduler_service.core.schedules.warnings import rhythm_warnings
+from scheduler_service.core.schedules.zone_eras import cached_by_rules
 from scheduler_service.core.schedules.zones import DAY_SECONDS, first_instant_from, offset_at
 
 KEYS: Final = ("every", "offset", "anchor", "balanced", "pinned", "window", "timezone")
@@ -83,7 +83,7 @@ def midnight(timezone: str, instant: Instant) -> Instant:
     return _day_begins(timezone, local - local % DAY_SECONDS)
 
 
-@lru_cache(maxsize=4_096)
+@cached_by_rules(maxsize=4_096)
 def _day_begins(timezone: str, local: int) -> Instant:
     return first_instant_from(timezone, local) * SECOND
 

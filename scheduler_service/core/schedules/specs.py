@@ -6,7 +6,7 @@ Every error is a BadValue whose field begins with `schedule`; unknown keys are r
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, Literal, TypeVar, assert_never, get_args
 
 from itinerary.protocol.errors import BadValue
@@ -28,6 +28,7 @@ from scheduler_service.core.schedules.kinds import (
 from scheduler_service.core.schedules.spec_reading import choice, moment, month_start, only_known, whole, zone_name
 from scheduler_service.core.schedules.wall_times import Clockwork, WallTimes
 from scheduler_service.core.schedules.warnings import clock_warnings
+from scheduler_service.core.schedules.zone_eras import cached_by_rules, number_in_force
 
 Kind = Literal["cron", "hourly", "interval", "calendar", "once", "solar", "any"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
@@ -124,7 +125,7 @@ def _parse(spec: Mapping[str, Any], job_id: str, created_at: Instant) -> ParsedS
             assert_never(kind)
 
 
-@shared
+@partial(shared, depends_on=number_in_force)
 def _canonical(spec: Mapping[str, Any], job_id: str) -> Mapping[str, Any]:
     kind = _kind(spec)
     match kind:
@@ -223,7 +224,7 @@ def _cron(spec: Mapping[str, Any], job_id: str, created_at: Instant) -> ParsedSc
     return ParsedSchedule(schedule, _canonical(spec, own) if own else spec, notes)
 
 
-@lru_cache(maxsize=65_536)
+@cached_by_rules(maxsize=65_536)
 def _cron_kept(
     expr: str, job_id: str, zone: str, day_match: Any, gap: Any, fold: Any, since: int, dialect: Dialect | None
 ) -> tuple[CronSchedule, tuple[str, ...]]:

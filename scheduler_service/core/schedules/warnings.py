@@ -3,7 +3,6 @@
 Promises date and effect of the next change that matters. A warning never changes what fires.
 """
 
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -12,6 +11,7 @@ from itinerary.protocol.instants import SECOND, format_instant
 from scheduler_service.core.schedules.clock_rules import ClockRule
 from scheduler_service.core.schedules.days import Dates
 from scheduler_service.core.schedules.wall_times import WallTimes, times_of_day
+from scheduler_service.core.schedules.zone_eras import cached_by_rules
 from scheduler_service.core.schedules.zones import DAY_SECONDS, Transition, changes_between
 
 _AHEAD: Final = 400 * DAY_SECONDS
@@ -35,7 +35,7 @@ def rhythm_warnings(zone: str, since: int) -> tuple[str, ...]:
     return ()
 
 
-@lru_cache(maxsize=4_096)
+@cached_by_rules(maxsize=4_096)
 def _jumps(zone: str, since: int) -> tuple[Transition, ...]:
     return changes_between(zone, since, since + _AHEAD)
 

@@ -5,7 +5,6 @@ in a whole skipped day, or whose two ends are one instant, does not open.
 """
 
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from itinerary.protocol.instants import DAY, SECOND, Instant
 from scheduler_service.core.schedules.clock_rules import reached
 from scheduler_service.core.schedules.kinds import WindowSchedule
+from scheduler_service.core.schedules.zone_eras import cached_by_rules
 from scheduler_service.core.schedules.zones import DAY_SECONDS, FIRST_SECOND, LAST_SECOND
 
 Ints = NDArray[np.int64]
@@ -70,7 +70,7 @@ def _in_chunk(schedule: WindowSchedule, start: Instant, end: Instant) -> Ints:
     return times
 
 
-@lru_cache(maxsize=16_384)
+@cached_by_rules(maxsize=16_384)
 def _windows(zone: str, weekdays: int, opens: int, closes: int, block: int) -> Ints:
     """The openings and the closings of the days of one block."""
     days = np.arange(block * _BLOCK, (block + 1) * _BLOCK)

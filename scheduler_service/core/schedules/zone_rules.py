@@ -1,7 +1,8 @@
-"""The zone rules of this process: the newer of the host's files and the installed tzdata package.
+"""The zone rules installed on this host: the newer of the host's files and the Python package tzdata.
 
 Python's zoneinfo reads the host's files first, however old they are. This module compares the two versions, once a
 process, and reads the zones of the newer one. It does not change zoneinfo itself, which a user's program may use too.
+Which rules decide is elsewhere: those that the installation adopted, see `zone_eras`.
 """
 
 import re
@@ -10,7 +11,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from io import BytesIO
 from typing import Final, Literal
 
 _VERSION: Final = re.compile(r"(\d{4})([a-z]{1,2})", re.ASCII)
@@ -38,9 +38,21 @@ class ZoneRules:
 
 
 @lru_cache(maxsize=1)
-def rules_in_use() -> ZoneRules:
-    """Return the zone rules of this process."""
+def installed_rules() -> ZoneRules:
+    """Return the zone rules installed on this host."""
     return newest(_package(), _host(zoneinfo.TZPATH))
+
+
+def difference(in_force: str) -> str | None:
+    """Say how the rules installed here differ from those in force; None if they do not."""
+    own = installed_rules()
+    if own.version == in_force:
+        return None
+    if is_newer(own.version, in_force):
+        return (
+            f"newer than those in force ({own.text}; {in_force}): they come into force when a leader with them starts"
+        )
+    return f"older than those in force ({own.text}; {in_force}), by which this process goes all the same"
 
 
 def newest(package: ZoneRules | None, host: ZoneRules | None) -> ZoneRules:
@@ -50,7 +62,12 @@ def newest(package: ZoneRules | None, host: ZoneRules | None) -> ZoneRules:
         if found is None:
             raise RuntimeError("this host has no time zones: install the Python package tzdata")
         return found
-    return host if _age(host.version) > _age(package.version) else package
+    return host if is_newer(host.version, package.version) else package
+
+
+def is_newer(version: str, than: str) -> bool:
+    """Whether an IANA version is newer than another; one that is unknown is older than all."""
+    return _age(version) > _age(than)
 
 
 def _age(version: str) -> tuple[int, int, str]:
@@ -93,7 +110,7 @@ def _bytes_of(path: str) -> bytes:
 @lru_cache(maxsize=1)
 def zone_names() -> frozenset[str]:
     """Return every name that means a place or an offset."""
-    names = set() if rules_in_use().source == "package" else zoneinfo.available_timezones()
+    names = set() if installed_rules().source == "package" else zoneinfo.available_timezones()
     if _package() is not None:
         names |= set(files("tzdata").joinpath("zones").read_text("ascii").split())
     return frozenset(name for name in names if not is_refused(name))
@@ -106,7 +123,7 @@ def is_refused(name: str) -> bool:
 
 def zone_file(name: str) -> bytes:
     """Return the TZif file of one of `zone_names`."""
-    rules = rules_in_use()
+    rules = installed_rules()
     content = _bytes_of(f"{rules.folder}/{name}") if rules.source == "host" else b""
     if content:
         return content
@@ -114,8 +131,3 @@ def zone_file(name: str) -> bytes:
     for part in name.split("/"):
         found = found.joinpath(part)
     return found.read_bytes()
-
-
-def load_zone(name: str) -> zoneinfo.ZoneInfo:
-    """Load one of `zone_names`, by the rules in use."""
-    return zoneinfo.ZoneInfo.from_file(BytesIO(zone_file(name)), key=name)

@@ -1,20 +1,22 @@
 """Time zones as arithmetic: the changes of an offset, and the instants that read a wall time.
 
-Owns every question about a zone, by the rules of `zone_rules`, in whole seconds since the epoch, not microseconds.
-Offsets are sampled every third day and each change is bisected to the second. No zone since 1960 changed twice within
-six days; a test of the zone files holds that. Answers are cached by zone and year. Promises to name only real IANA
-zones; never reads a clock.
+Owns every question about a zone, by the rules in force (`zone_eras`), in whole seconds since the epoch, not
+microseconds. Offsets are sampled every third day and each change is bisected to the second. By one set of rules, no
+zone since 1960 changed twice within six days; a test of the zone files holds that. The instant at which other rules
+come into force is looked at for itself. Answers are cached by zone and year. Promises to name only real IANA zones;
+never reads a clock.
 """
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
-from typing import Final
+from io import BytesIO
+from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from itinerary.protocol.errors import BadValue
-from scheduler_service.core.schedules.zone_rules import load_zone, zone_names
+from scheduler_service.core.schedules.zone_eras import cached_by_rules, files_of, names_in_force
 
 DAY_SECONDS: Final = 86_400
 # Python's dates end with the year 9999; before and after, a zone keeps its nearest offset.
@@ -32,11 +34,22 @@ class Transition:
     after: int
 
 
-@lru_cache(maxsize=1_024)
+class _Part(NamedTuple):
+    """From `since` (seconds) on, this file decides."""
+
+    since: int
+    info: ZoneInfo
+
+
 def zone(name: str) -> ZoneInfo:
-    """Return the zone of an IANA name; for anything else BadValue with the nearest names."""
-    if name in zone_names():
-        return load_zone(name)
+    """Return the zone of an IANA name, by the newest rules; for anything else BadValue with the nearest names."""
+    return _parts(name)[-1].info
+
+
+@cached_by_rules(maxsize=1_024)
+def _parts(name: str) -> tuple[_Part, ...]:
+    if name in names_in_force():
+        return tuple(_Part(since, ZoneInfo.from_file(BytesIO(file), key=name)) for since, file in files_of(name))
     raise BadValue("timezone", name, _nearest(name))
 
 
@@ -45,13 +58,18 @@ def _nearest(name: object) -> str:
     wanted = str(name).replace(" ", "_").casefold()[:64]
     # `right/Europe/Berlin` and `posix/Europe/Berlin` mean this zone.
     wanted = wanted.removeprefix("right/").removeprefix("posix/")
-    close = [z for z in sorted(zone_names()) if wanted and z.casefold().endswith(wanted)]
+    close = [z for z in sorted(names_in_force()) if wanted and z.casefold().endswith(wanted)]
     return f"{allowed} (did you mean {' or '.join(close[:2])}?)" if close else allowed
 
 
 def offset_at(name: str, second: int) -> int:
     """Return the seconds east of UTC that the zone's clocks show at an instant."""
-    return _sample(zone(name), second)
+    parts = _parts(name)
+    return _sample((parts[0] if len(parts) == 1 else _part_at(parts, second)).info, second)
+
+
+def _part_at(parts: tuple[_Part, ...], second: int) -> _Part:
+    return next((part for part in reversed(parts) if part.since <= second), parts[0])
 
 
 def _sample(info: ZoneInfo, second: int) -> int:
@@ -79,21 +97,30 @@ def _year_of(second: int) -> int:
     return 1970 + min(max(second, FIRST_SECOND), LAST_SECOND) // 31_556_952
 
 
-@lru_cache(maxsize=16_384)
+@cached_by_rules(maxsize=16_384)
 def _year_changes(name: str, year: int) -> tuple[Transition, ...]:
-    info = zone(name)
+    parts = _parts(name)
     start = (year - 1970) * 31_556_952
     end = start + 31_556_952
-    found = []
-    # Begin one second early, so that a change at the very first second of the year is seen.
-    low, before = start - 1, _sample(info, start - 1)
+    found: list[Transition] = []
+    for part, until in zip(parts, [*(p.since for p in parts[1:]), end], strict=True):
+        found += _changes_of(name, part.info, max(start, part.since), min(end, until))
+    return tuple(found)
+
+
+def _changes_of(name: str, info: ZoneInfo, start: int, end: int) -> Iterator[Transition]:
+    """Yield the changes in [start, end), in which this file decides; another may decide until `start`."""
+    if start >= end:
+        return
+    low, before, after = start, offset_at(name, start - 1), _sample(info, start)
+    if after != before:
+        yield Transition(start, before, after)
     while low < end - 1:
-        high = min(low + _APART, end - 1)
+        high, before = min(low + _APART, end - 1), after
         after = _sample(info, high)
         if after != before:
-            found.append(_bisected(info, low, high, before, after))
-        low, before = high, after
-    return tuple(found)
+            yield _bisected(info, low, high, before, after)
+        low = high
 
 
 def _bisected(info: ZoneInfo, low: int, high: int, before: int, after: int) -> Transition:

@@ -15,8 +15,8 @@ from itinerary.protocol.instants import HOUR, MINUTE, SECOND, Instant, from_date
 from scheduler_service.core.index.expansion import Entry, expand
 from scheduler_service.core.schedules.dialects import DIALECTS
 from scheduler_service.core.schedules.schedule import Schedule, count, latest, next_after, occurrences, parse_schedule
-from scheduler_service.core.schedules.zone_rules import load_zone
 from scheduler_service.core.schedules.zones import changes_between
+from scheduler_service.core.schedules.zones import zone as load_zone
 from tests.support.cron_lines import Line, random_line, random_line_of
 from tests.support.jumps import YEAR, zone_and_moment
 from tests.support.oracle import fires

@@ -9,7 +9,7 @@ from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import SECOND, format_instant, parse_instant
 from scheduler_service.core.schedules import zone_rules
 from scheduler_service.core.schedules.schedule import next_after, parse_schedule
-from scheduler_service.core.schedules.zone_rules import ZoneRules, newest, rules_in_use, zone_names
+from scheduler_service.core.schedules.zone_rules import ZoneRules, installed_rules, newest, zone_names
 from scheduler_service.core.schedules.zones import offset_at, zone
 
 CHANGED = [
@@ -82,7 +82,7 @@ def test_the_host_says_its_version_in_one_of_three_files(tmp_path: Path, name: s
 def test_the_zones_of_a_newer_host_are_read_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "Europe").mkdir()
     (tmp_path / "Europe" / "Berlin").write_bytes(zone_rules.zone_file("Asia/Tokyo"))
-    monkeypatch.setattr(zone_rules, "rules_in_use", lambda: ZoneRules("2099a", "host", str(tmp_path)))
+    monkeypatch.setattr(zone_rules, "installed_rules", lambda: ZoneRules("2099a", "host", str(tmp_path)))
     assert zone_rules.zone_file("Europe/Berlin") == zone_rules.zone_file("Asia/Tokyo")
     assert zone_rules.zone_file("Europe/Paris"), "a name that the host lacks is the package's"
 
@@ -91,7 +91,7 @@ def test_zoneinfo_of_the_process_is_not_changed() -> None:
     before = zoneinfo.TZPATH
     assert zone("Europe/Berlin") is not zoneinfo.ZoneInfo("Europe/Berlin")
     assert before == zoneinfo.TZPATH
-    assert rules_in_use().version in rules_in_use().text
+    assert installed_rules().version in installed_rules().text
 
 
 @pytest.mark.parametrize(
