@@ -1,8 +1,7 @@
 """Port to the zone rules of the installation: the sets that leaders adopted, oldest first.
 
-An implementation promises that every process reads the same sets in the same order, that none changes once adopted, and
-that one comes into force after every row that was planned before it. The transaction that adopts also records it in the
-audit log.
+An implementation promises that every process reads the same sets, and that none changes once adopted. One comes into
+force after every row that was planned before it. The transaction that adopts also records it in the audit log.
 """
 
 from collections.abc import Sequence
