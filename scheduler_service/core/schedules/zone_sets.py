@@ -45,8 +45,8 @@ def unpacked(version: str, packed: str) -> ZoneSet:
     unpack = zlib.decompressobj()
     try:
         text = unpack.decompress(base64.b64decode(packed, validate=True), _MOST_BYTES)
-        if unpack.unconsumed_tail:
-            raise ValueError(f"more than {_MOST_BYTES >> 20} MB")
+        if not unpack.eof:
+            raise ValueError(f"cut off, or more than {_MOST_BYTES >> 20} MB")
         found = json.loads(text)
         contents = [base64.b64decode(content, validate=True) for content in found["files"]]
         files = {str(name): contents[number] for name, number in found["zones"].items()}
