@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from scheduler_service.core.schedules.zone_rules import load_zone
+from scheduler_service.core.schedules.zones import zone as load_zone
 
 _DAY = 86_400
 

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 from itinerary.protocol.instants import from_datetime
 from scheduler_service.core.calendars.model import NamedDays, NamedSpan
-from scheduler_service.core.schedules.zone_rules import load_zone
+from scheduler_service.core.schedules.zones import zone as load_zone
 
 # The library's own type of a property's value has thirty members.
 Component: TypeAlias = Any
