@@ -16,7 +16,7 @@ from typing import Any, Final
 from itinerary.protocol.errors import BadValue, ItineraryError
 from scheduler_service.core.calendars.ics import IcsEvents
 from scheduler_service.core.calendars.model import NamedDays, NamedSpan
-from scheduler_service.core.schedules.zone_rules import rules_in_use
+from scheduler_service.core.schedules.zone_rules import installed_rules
 
 CPU_SECONDS: Final = 10
 _WITHIN_SECONDS: Final = 40.0
@@ -46,7 +46,7 @@ def _found(answer: dict[str, Any], given: dict[str, str | None]) -> IcsEvents:
 
 
 def _ask(asked: dict[str, Any]) -> dict[str, Any]:
-    rules = rules_in_use()
+    rules = installed_rules()
     environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
     # The same zone files, though the libraries look for the host's first.
     environment |= {"PYTHONTZPATH": rules.folder, "LC_ALL": "C.UTF-8"}
