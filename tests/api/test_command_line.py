@@ -82,7 +82,7 @@ def test_enqueueing_with_a_key_twice_is_one_run_and_times_are_meant_in_the_reade
     itinerary.done("limits", "set", "tenant", "--rate", "10/1m", "--per-key")
     words = (
         "enqueue", "itinerary.echo", "--at", "2999-07-01T12:00:00", "--attempts", "3", "--key", "k", "--json",
-        "--limit", "api", "--limit", "tenant=a=b", "--fair-key", "f",
+        "--limit", "api", "--limit", "tenant=a=b",
     )  # fmt: skip
     first, again = (json.loads(itinerary.done(*words)) for _ in range(2))
     assert first == again

@@ -21,8 +21,17 @@ BAD = {"task": "t", "schedule": {"kind": "cron", "expr": "61 * * * *"}, "priorit
 
 def enqueued(client: Client) -> Any:
     full = {"queue": "slow", "priority": 3, "timeout": "5m", "start_within": "1h", "retry": {"max_attempts": 2}}
-    limits = ["api", {"name": "tenant", "key": "acme"}]
-    return client.enqueue("t", [1], {"a": 2}, run_at=AT, limits=limits, fair_key="b", **full)  # type: ignore[arg-type]
+    client.enqueue("t", run_at=AT, limits=["api", {"name": "tenant", "key": "acme"}])
+    return client.enqueue("t", [1], {"a": 2}, run_at=AT, limits=["api"], fair_key="b", **full)  # type: ignore[arg-type]
+
+
+def shadowed(client: Client) -> Any:
+    return client.enqueue("t", limits=[{"name": "tenant", "key": "acme"}], fair_key="b")
+
+
+def shadowed_by_the_job(client: Client) -> Any:
+    client.put_job("a", {**JOB, "limits": [{"name": "tenant", "key": "acme"}]})
+    return client.trigger("a", fair_key="b")
 
 
 def same_key(client: Client) -> Any:
@@ -77,7 +86,7 @@ CALLS: list[Callable[[Client], Any]] = [
     lambda client: client.enqueue("t", limits=[{"name": "api", "key": ""}, "b"], fair_key="a" * 257),
     lambda client: client.enqueue("t", limits=["a", "b", "c", "d", "e"]),
     lambda client: client.put_job("a", {**JOB, "limits": [{"name": "tenant", "key": {"from": "args.0"}}]}),
-    refused,
+    refused, shadowed, shadowed_by_the_job,
     lambda client: client.enqueue("t", priority=11, retry={"max_attempts": 0}),
     lambda client: client.enqueue_batch([{"task": "t"}, {"task": ""}, {"job": 1}]),
     lambda client: client.enqueue("t", run_at="2020-01-01T00:00:00Z", start_within="1h"),

@@ -63,6 +63,7 @@ def test_requests_that_spell_a_limit_otherwise_are_the_same(api: TestClient) -> 
         ({"limits": [OF_TENANT], "kwargs": {"tenant": "acme"}}, ["limits.0.key"]),
         ({"fair_key": {"from": "kwargs.tenant"}}, ["fair_key"]),
         ({"fair_key": "k" * 257, "limits": [{"name": "tenant", "key": ""}]}, ["limits.0.key", "fair_key"]),
+        ({"fair_key": "k", "limits": ["api", ACME]}, ["fair_key"]),  # the key of the limit is its lane
     ],
 )
 def test_what_a_run_cannot_name_is_refused_by_field(
@@ -87,6 +88,15 @@ def test_a_manual_run_has_the_job_s_limits_or_its_own(api: TestClient, limited: 
     assert places(refused) == ["kwargs.tenant", "kwargs.tenant"]
     assert places(api.post(trigger, json={"limits": ["gone"], "fair_key": ""})) == ["fair_key"]
     assert places(api.post(trigger, json={"limits": ["gone"]})) == ["limits.0"]
+    assert places(api.post(trigger, json={"fair_key": "mine"})) == ["fair_key"]
+
+
+def test_a_job_whose_runs_do_not_wait_by_its_fair_key_is_saved_with_a_warning(
+    api: TestClient, limited: dict[str, Any]
+) -> None:
+    (warning,) = api.get(f"{JOBS}/a.job").json()["warnings"]
+    assert warning.startswith("fair_key counts only for manual runs that name limits of their own without keys")
+    assert api.put(f"{JOBS}/a.job", json={**limited, "limits": ["api"]}).json()["warnings"] == []
 
 
 def test_a_run_again_and_a_backfill_keep_the_limits(

@@ -31,7 +31,7 @@ RULES = re.compile(
     r"|one of sun, mon|schedule of kind \w+ has kind|this field is not known"
     r"|give a duration such as .*, at most|the window holds|run_at plus start_within"
     r"|no limit has this name|name each limit once|whole number in the job's own args and kwargs|are shown"
-    r"|give concurrency, rate or both|only a limit with per_key has keys"
+    r"|give concurrency, rate or both|only a limit with per_key has keys|leave it out: the limit"
     r"|there is no such job|a freeze does not reach back"
     r"|a name begins with a letter or digit|a text of 1 to 200 characters|Celery or Itinerary sends this header"
 )

@@ -36,7 +36,7 @@ def test_what_commits_is_there_as_it_was_asked_for(url: str, postgres_stores: St
         run_id = enqueue_in(
             mine, "shop.send", [1], {"order": 17, "note": "50 % off: 'now'"}, run_at=datetime(2099, 1, 1, tzinfo=UTC),
             queue="mail", priority=2, timeout="5m", retry={"max_attempts": 3}, start_within="90s",
-            headers={"tenant": "ä", "n": 1}, limits=["api", {"name": "tenant", "key": "ä 50 %"}], fair_key="unused",
+            headers={"tenant": "ä", "n": 1}, limits=["api", {"name": "tenant", "key": "ä 50 %"}],
         )  # fmt: skip
         mine.commit()
     run = postgres_stores.runs.get(run_id)

@@ -12,6 +12,10 @@ from scheduler_service.core.schedules.schedule import UNPLACED, IntervalSchedule
 # The last year that a text can name ends a little later; occurrences beyond it are not shown.
 END_OF_TIME: Final = parse_instant("9999-12-30T00:00:00Z")
 NEVER: Final = "there will be no run: all its times are past; change the schedule"
+KEYED: Final = (
+    "fair_key counts only for manual runs that name limits of their own without keys: all others take turns by the "
+    "keys of the job's limits"
+)
 # A leader polls once a second when nothing wakes it, and a commit takes its time too.
 SHORTEST_GRACE: Final = SECOND
 
@@ -24,6 +28,8 @@ def job_warnings(job: Job, now: Instant) -> tuple[str, ...]:
         found.append("there will be no run: end_at is past; change or omit it" if ended else NEVER)
     if job.misfire.grace < SHORTEST_GRACE:
         found.append(_grace_message(job.misfire))
+    if job.fair_key is not None and any(limit.key is not None for limit in job.limits):
+        found.append(KEYED)
     return tuple(found)
 
 

@@ -8,7 +8,7 @@ from itinerary.protocol.errors import BadValue, BadValues
 from itinerary.protocol.field_types import Flag, read_object
 from itinerary.protocol.identity import adhoc_run_id, manual_run_id
 from itinerary.protocol.instants import SECOND, Instant
-from itinerary.protocol.limits import RUN_LIMITS, Key, lane_of, uses_of
+from itinerary.protocol.limits import RUN_LIMITS, Key, check_fair_key, lane_of, uses_of
 from itinerary.protocol.redaction import unmasked
 from itinerary.protocol.run_fields import check_payload
 from itinerary.protocol.run_request import (
@@ -95,6 +95,7 @@ def read_trigger(job: Job, body: Mapping[str, Any], uuid7: str, now: Instant) ->
     kwargs = {**job.kwargs, **given}
     check_payload(errors, list(job.args), kwargs)
     limits = job.limits if limits is None else limits
+    check_fair_key(limits, fair_key, errors)
     limits, fair_key = uses_of(limits, job.fair_key if fair_key is None else fair_key, job.args, kwargs, errors)
     if errors:
         raise BadValues(errors)

@@ -177,6 +177,14 @@ def uses_of(
     return _shared(tuple(dict.fromkeys(uses))), fair_key
 
 
+def check_fair_key(limits: Sequence[JobLimit | LimitUse], fair_key: str | None, errors: list[BadValue]) -> None:
+    """Add an error for a fair key that a run was given and would not go by: its lane is that of its limits' keys."""
+    keyed = next((limit.name for limit in limits if limit.key is not None), None)
+    if keyed is not None and fair_key is not None:
+        rule = f"leave it out: the limit {keyed} has a key, and runs take turns by the keys of their limits"
+        errors.append(BadValue("fair_key", fair_key, rule))
+
+
 @lru_cache(maxsize=4_096)
 def _shared(uses: tuple[LimitUse, ...]) -> tuple[LimitUse, ...]:
     """Memoise: runs of equal limits share one object."""

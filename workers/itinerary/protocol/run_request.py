@@ -18,7 +18,7 @@ from itinerary.protocol.instants import (
     parse_duration,
     parse_instant,
 )
-from itinerary.protocol.limits import RUN_LIMITS, LimitUse
+from itinerary.protocol.limits import RUN_LIMITS, LimitUse, check_fair_key
 from itinerary.protocol.run_fields import (
     DEFAULT_PRIORITY,
     DEFAULT_QUEUE,
@@ -68,6 +68,7 @@ def read_run_request(body: Mapping[str, Any]) -> RunRequest:
         errors.append(BadValue("task", None, "this field is required"))
     refuse_unknown(body, {*RUN_FIELDS, KEY_FIELD}, errors)
     check_payload(errors, fields.get("args"), fields.get("kwargs"))
+    check_fair_key(fields.get("limits", ()), fields.get("fair_key"), errors)
     key = read_field(body, KEY_FIELD, read_key, None, errors)
     if errors:
         raise BadValues(errors)

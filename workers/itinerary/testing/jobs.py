@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from itinerary.protocol.errors import BadValue, BadValues, ItineraryError
 from itinerary.protocol.instants import Instant
-from itinerary.protocol.limits import JOB_LIMITS, RUN_LIMITS, Key, LimitUse, lane_of, uses_of
+from itinerary.protocol.limits import JOB_LIMITS, RUN_LIMITS, Key, LimitUse, check_fair_key, lane_of, uses_of
 from itinerary.protocol.run_fields import RETRY
 from itinerary.protocol.run_request import read_field
 from itinerary.testing.run import Run
@@ -60,6 +60,7 @@ class Job:
         fair_key = read_field(given, "fair_key", Key().read, None, errors)
         if limits is None:
             limits = JOB_LIMITS.read(self.body["limits"], "limits")
+        check_fair_key(limits, fair_key, errors)
         if fair_key is None and self.body["fair_key"] is not None:
             fair_key = Key(of_job=True).read(self.body["fair_key"], "fair_key")
         return uses_of(limits, fair_key, run.args, run.kwargs, errors)
