@@ -119,6 +119,17 @@ def instant_text(text: str | None, option: str) -> str | None:
         raise BadValue(option, text, "give a time such as 2026-11-27T10:00:00Z, or without Z in your zone") from exc
 
 
+def coming_text(text: str | None, option: str) -> str | None:
+    """Format a time as RFC 3339: the one given, or now plus the duration given."""
+    try:
+        return after(text, option)
+    except BadValue as no_duration:
+        try:
+            return instant_text(text, option)
+        except BadValue as exc:
+            raise BadValue(option, text, f"{exc.allowed}, or how long from now, such as 5m") from no_duration
+
+
 def after(text: str | None, option: str) -> str | None:
     """Return now plus a duration, as RFC 3339."""
     if text is None:

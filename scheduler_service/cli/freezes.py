@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from itinerary.protocol.errors import BadValue
-from scheduler_service.cli.connect import instant_text, open_client
+from scheduler_service.cli.connect import coming_text, open_client
 from scheduler_service.cli.status import Json
 from scheduler_service.core.freezes import scope_text
 
@@ -23,10 +23,10 @@ def start_freeze(
     tag: Annotated[Names, typer.Option(help="Freeze jobs with this tag; may be repeated.", show_default=False)] = None,
     job: Annotated[Names, typer.Option(help="Freeze this job; may be repeated.", show_default=False)] = None,
     since: Annotated[
-        str | None, typer.Option("--from", help="Begin then; without an offset in your zone.", show_default=False)
+        str | None, typer.Option("--from", help="Begin then, or after so long, such as 2h.", show_default=False)
     ] = None,
     until: Annotated[
-        str | None, typer.Option(help="End then; without an offset in your zone.", show_default=False)
+        str | None, typer.Option(help="End then, or so long from now, such as 2h.", show_default=False)
     ] = None,
     skip: Annotated[
         bool, typer.Option("--skip/--hold", help="Skip occurrences that fall due within it, or let them wait.")
@@ -40,7 +40,7 @@ def start_freeze(
         raise BadValue("scope", None, "give --all, --queue, --tag or --job, of one kind")
     with open_client() as client:
         freeze = client.start_freeze(
-            scope, reason, since=instant_text(since, "--from"), until=instant_text(until, "--until"),
+            scope, reason, since=coming_text(since, "--from"), until=coming_text(until, "--until"),
             during="skip" if skip else "hold",
         )  # fmt: skip
     _show(freeze, as_json)

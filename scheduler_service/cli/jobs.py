@@ -9,7 +9,7 @@ import typer
 from scheduler_service.cli import job_options as options
 from scheduler_service.cli.backfilling import print_backfill
 from scheduler_service.cli.completing import job_ids
-from scheduler_service.cli.connect import instant_text, json_value, limits_value, open_client
+from scheduler_service.cli.connect import coming_text, instant_text, json_value, limits_value, open_client
 from scheduler_service.cli.progress import counted
 from scheduler_service.cli.several import each
 from scheduler_service.cli.status import Json
@@ -110,7 +110,7 @@ def edit(job_id: JobId, file: options.File = None, as_json: Json = False, **give
 def pause(
     job_ids: JobIds,
     reason: Annotated[str | None, typer.Option(help="The reason; shown with the job.")] = None,
-    until: Annotated[str | None, typer.Option(help="The time of an automatic resume.")] = None,
+    until: Annotated[str | None, typer.Option(help="Resume then, or after so long, such as 2h.")] = None,
     skip_waiting: Annotated[
         bool,
         typer.Option("--skip-waiting", help="Skip runs that were due before and still wait; else they run on resume."),
@@ -118,7 +118,7 @@ def pause(
     as_json: Json = False,
 ) -> None:
     """Pause jobs: they create no more runs."""
-    end = instant_text(until, "--until")
+    end = coming_text(until, "--until")
     waiting = "skip" if skip_waiting else None
     with open_client() as client:
         each(

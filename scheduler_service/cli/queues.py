@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from scheduler_service.cli.bounds import Concurrency, Description, Rate, bounds_change
-from scheduler_service.cli.connect import instant_text, open_client
+from scheduler_service.cli.connect import coming_text, open_client
 from scheduler_service.cli.status import Json
 from scheduler_service.core.contract.limit_texts import bounds_text
 
@@ -71,12 +71,12 @@ def describe_queue(
 def pause_queue(
     name: Name,
     reason: Annotated[str, typer.Option(help="The reason; shown where a run waits.", show_default=False)],
-    until: Annotated[str | None, typer.Option(help="Resume then; without an offset in your zone.")] = None,
+    until: Annotated[str | None, typer.Option(help="Resume then, or after so long, such as 2h.")] = None,
     as_json: Json = False,
 ) -> None:
     """Pause a queue: its runs wait, those that run go on."""
     with open_client() as client:
-        _show(client.pause_queue(name, reason, instant_text(until, "--until")), as_json)
+        _show(client.pause_queue(name, reason, coming_text(until, "--until")), as_json)
 
 
 @queues.command("resume")

@@ -161,6 +161,10 @@ def test_a_queue_is_paused_shown_and_resumed(itinerary: Itinerary, failed_run: s
     assert itinerary("queues", "pause", "mail").returncode == 2, "a pause says why"
     refused = itinerary("queues", "pause", "mail", "--reason", "x", "--until", "2001-01-01T00:00")
     assert (refused.returncode, "in the future" in refused.stderr) == (1, True)
+    refused = itinerary("queues", "pause", "mail", "--reason", "x", "--until", "soon")
+    assert "--until: 'soon' is not accepted; give a time such as" in refused.stderr
+    assert "or how long from now, such as 5m" in refused.stderr
+    itinerary.done("queues", "pause", "mail", "--reason", "for a while", "--until", "5m")
     paused = itinerary.done("queues", "pause", "mail", "--reason", "the server is away", "--until", "2999-01-01T00:00")
     for text in ("paused by     loopback", "reason        the server is away", "until         2999-01-01 00:00"):
         assert text in paused
@@ -217,7 +221,9 @@ def test_limits_are_set_shown_and_deleted(itinerary: Itinerary, failed_run: str)
 
 def test_freezes_are_started_listed_shown_and_ended(itinerary: Itinerary, failed_run: str) -> None:
     assert "there are no freezes yet; add: itinerary freezes start" in itinerary("freezes", "list").stderr
-    shown = itinerary.done("freezes", "start", "--queue", "ice", "--queue", "snow", "--reason", "a deploy", "--skip")
+    shown = itinerary.done(
+        "freezes", "start", "--queue", "ice", "--queue", "snow", "--reason", "a deploy", "--skip", "--until", "2h"
+    )
     assert "queues ice, snow" in shown
     (freeze,) = json.loads(itinerary.done("freezes", "list", "--status", "active", "--json"))
     number = str(freeze["freeze_id"])
