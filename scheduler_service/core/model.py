@@ -268,6 +268,7 @@ class Run:
     headers: Mapping[str, Any] | None = None
     limits: tuple[LimitUse, ...] = ()
     lane: str = ""
+    forced: bool = False
 
 
 @dataclass(frozen=True, slots=True)

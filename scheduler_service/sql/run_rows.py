@@ -50,7 +50,7 @@ RUN_COLUMNS: Final = (
     _R.run_id, _R.kind, _R.job_id, _R.job_version, _R.task, _R.args, _R.kwargs, _R.queue, _R.priority, _R.retry_of,
     _R.scheduled_at, _R.due_at, _R.state, _R.attempt, _R.retry, _R.timeout, _R.reason, _R.cancel_requested_at,
     _R.pending_at, _R.published_at, _R.started_at, _R.finished_at, _R.worker, _R.term, _R.result, _R.error,
-    _R.traceparent, _R.owner, _R.start_by, _R.headers, _R.limits, _R.lane,
+    _R.traceparent, _R.owner, _R.start_by, _R.headers, _R.limits, _R.lane, _R.forced,
 )  # fmt: skip
 _A: Final = run_attempts.c
 ATTEMPT_COLUMNS: Final = (
@@ -103,14 +103,14 @@ def whole_run(row: Sequence[Any], attempts: tuple[Attempt, ...] = ()) -> Run:
     (
         run_id, kind, job_id, job_version, task, args, kwargs, queue, priority, retry_of, scheduled_at, due_at, state,
         attempt, retry, timeout, reason, cancel_requested_at, pending_at, published_at, started_at, finished_at,
-        worker, term, result, error, traceparent, owner, start_by, headers, limits, lane,
+        worker, term, result, error, traceparent, owner, start_by, headers, limits, lane, forced,
     ) = row  # fmt: skip
     return Run(
         run_id, _KINDS[kind], job_id, job_version, task, args, kwargs, queue, priority, retry_of, scheduled_at,
         due_at, _STATES[state], attempt, _retry(retry), timeout, reason, cancel_requested_at, pending_at,
         published_at, started_at, finished_at, worker, term, result, _task_error(error), attempts,
         traceparent=traceparent, owner=owner, start_by=start_by, headers=headers,
-        limits=_limits(limits), lane=lane,
+        limits=_limits(limits), lane=lane, forced=bool(forced),
     )  # fmt: skip
 
 

@@ -134,6 +134,7 @@ def test_what_is_wrong_is_told_all_at_once_and_what_was_typed_stays(api: TestCli
         ("/jobs/a.job/delete", {"confirm": "another"}, "confirm", 'value="another"'),
         ("/jobs/a.job/pause", {"until": "1999-01-01T00:00", "reason": "because"}, "until", 'value="because"'),
         ("/jobs/a.job/trigger", {"kwargs": '{"a"'}, "kwargs", "{&#34;a&#34;</textarea>"),
+        ("/jobs/a.job/trigger", {"limits": '["gone"]'}, "limits", "[&#34;gone&#34;]</textarea>"),
         ("/jobs", {"do": "pause", "reason": "because", "back": "q=a&paused=false"}, "job", 'value="because"'),
     ],
 )
@@ -273,10 +274,15 @@ def test_ticked_jobs_are_paused_together_and_the_filter_stays(api: TestClient, j
 
 
 def test_run_now_leads_to_the_run_and_takes_arguments(api: TestClient, made: str) -> None:
-    answer = submit(api, f"{made}/trigger", kwargs='{"n": 2}', overlap="allow")
+    api.put("/api/v1/limits/api", json={"concurrency": 2})
+    answer = submit(
+        api, f"{made}/trigger", kwargs='{"n": 2}', overlap="allow", limits='["api"]', fair_key="acme", force="on"
+    )
     path = answer.headers["location"].partition("?")[0]
     assert path.startswith("/runs/a.job_manual-")
-    assert api.get(f"/api/v1{path}").json()["kwargs"] == {"n": 2}
+    run = api.get(f"/api/v1{path}").json()
+    assert (run["kwargs"], run["limits"], run["fair_key"], run["force"]) == ({"n": 2}, ["api"], "acme", True)
+    assert "through freezes" in api.get(path).text
     assert submit(api, f"{made}/trigger", kwargs="{").status_code == 422
 
 

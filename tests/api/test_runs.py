@@ -35,7 +35,7 @@ def test_a_run_has_exactly_the_fields_of_the_contract(api: TestClient) -> None:
     run = api.post(RUNS, json={"task": "t"}).json()
     assert list(run) == [
         "run_id", "job_id", "job_version", "task", "args", "kwargs", "headers", "queue", "priority", "limits",
-        "fair_key", "retry_of",
+        "fair_key", "force", "retry_of",
         "scheduled_at", "due_at", "start_by", "state", "attempt", "reason", "cancel_requested_at", "pending_at",
         "published_at", "started_at", "finished_at", "worker", "term", "result", "error", "attempts",
     ]  # fmt: skip

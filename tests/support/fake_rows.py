@@ -106,7 +106,7 @@ class RunRow:
             self.timeout, self.reason, self.cancel_requested_at, self.pending_at, self.published_at, self.started_at,
             self.finished_at, self.worker, self.term, self.result, task_error(self.error), attempts,
             traceparent=self.traceparent, start_by=self.start_by,
-            headers=self.headers, limits=self.limits, lane=self.lane,
+            headers=self.headers, limits=self.limits, lane=self.lane, forced=self.forced,
         )  # fmt: skip
 
 

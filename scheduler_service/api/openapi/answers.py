@@ -155,6 +155,7 @@ class RunOut(BaseModel):
     priority: int
     limits: RunLimits
     fair_key: str | None = Field(description="null also where limits with keys give the run its lane")
+    force: bool = Field(description="No freeze holds it")
     retry_of: str | None
     scheduled_at: Time
     due_at: Time

@@ -21,7 +21,7 @@ _ATTEMPT: Final = {
 _RUN: Final = {
     "run_id": "billing.close_2026-12-01T01:00:00Z", "job_id": "billing.close", "job_version": 3,
     "task": "billing.close_month", "args": [], "kwargs": {}, "headers": None,
-    "queue": "default", "priority": 5, "limits": [{"name": "tenant", "key": "acme"}], "fair_key": None,
+    "queue": "default", "priority": 5, "limits": [{"name": "tenant", "key": "acme"}], "fair_key": None, "force": False,
     "retry_of": None,
     "scheduled_at": "2026-12-01T01:00:00Z", "due_at": "2026-12-01T01:00:00Z", "start_by": None,
     "state": "completed", "attempt": 1,

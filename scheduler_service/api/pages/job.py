@@ -40,6 +40,7 @@ _VERSIONS: Final = 20
 _FREEZES: Final = 100
 _LABELS: Final = {
     "at": "At (UTC)", "reason": "Why", "until": "Until", "kwargs": "Arguments by name",
+    "limits": "Limits in place of the job's", "fair_key": "Fair key in place of the job's",
     "overlap": "If another run is not over", "confirm": "The job's id, to delete it",
 }  # fmt: skip
 _SKIPPED: Final = "the next run is skipped"
@@ -191,9 +192,9 @@ def utc_text(text: str) -> str:
 
 
 def _asked(form: Form) -> dict[str, Any]:
-    body: dict[str, Any] = {"overlap": form.one("overlap") or None, "force": bool(form.one("force"))}
-    text = form.one("kwargs")
-    return {**body, "kwargs": read_json(text, "kwargs")} if text else body
+    body: dict[str, Any] = {name: form.one(name) or None for name in ("overlap", "fair_key")}
+    read = {name: read_json(text, name) for name in ("kwargs", "limits") if (text := form.one(name))}
+    return {**body, "force": bool(form.one("force")), **read}
 
 
 def _view(context: ApiContext, job: Job) -> JobView:

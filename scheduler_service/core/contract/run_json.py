@@ -23,6 +23,7 @@ def run_body(run: Run) -> dict[str, Any]:
         "priority": run.priority,
         "limits": RUN_LIMITS.write(run.limits),
         "fair_key": fair_key_of(run.lane),
+        "force": run.forced,
         "retry_of": run.retry_of,
         "scheduled_at": format_instant(run.scheduled_at),
         "due_at": format_instant(run.due_at),

@@ -51,6 +51,7 @@ class Job:
         if errors:
             raise BadValues(errors)
         run.limits, run.lane = limits, lane_of(limits, fair_key, self.job_id)
+        run.force = bool(given.get("force"))
         return run
 
     def _uses(

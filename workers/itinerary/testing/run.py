@@ -30,6 +30,7 @@ class Run:
     headers: dict[str, Any] | None = None
     limits: tuple[LimitUse, ...] = ()
     lane: str = ""
+    force: bool = False
     retry_of: str | None = None
     key: str | None = None
     request_hash: str | None = None
@@ -78,6 +79,7 @@ class Run:
             "priority": self.priority,
             "limits": RUN_LIMITS.write(self.limits),
             "fair_key": fair_key_of(self.lane),
+            "force": self.force,
             "retry_of": self.retry_of,
             "scheduled_at": format_instant(self.scheduled_at),
             "due_at": format_instant(self.due_at),

@@ -58,6 +58,7 @@ class Run(Record):
     priority: int
     limits: list[Any]
     fair_key: str | None
+    force: bool
     retry_of: str | None
     scheduled_at: datetime
     due_at: datetime
