@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from itinerary.protocol.instants import SECOND, Duration, Instant
 from itinerary.protocol.limits import JobLimit, KeyFrom, LimitUse
 from itinerary.protocol.run_fields import DEFAULT_PRIORITY, DEFAULT_QUEUE, NO_RETRIES, RetryPolicy
+from scheduler_service.core.attempts import Attempt, LateReports, TaskError
 from scheduler_service.core.run_state import RunState
 
 if TYPE_CHECKING:  # schedules load numpy
@@ -192,42 +193,6 @@ class DispatchedRun(NamedTuple):
     overlap: str | None = None
     headers: Mapping[str, Any] | None = None
     limits: str | None = None  # as stored
-
-
-@dataclass(frozen=True, slots=True)
-class TaskError:
-    """The error of a failed attempt, truncated by the worker."""
-
-    type: str
-    message: str
-    traceback: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LateReports:
-    """Reports that arrived after the attempt was over, kept without effect. All fields but `count` are of the last."""
-
-    count: int
-    kind: str
-    at: Instant
-    worker: str
-    error: TaskError | None
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One finished attempt of a run that was not its last."""
-
-    attempt: int
-    outcome: str
-    reason: str | None
-    pending_at: Instant | None
-    published_at: Instant | None
-    started_at: Instant | None
-    finished_at: Instant | None
-    worker: str | None
-    error: TaskError | None
-    late: LateReports | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,18 +12,9 @@ from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import Instant
 from itinerary.protocol.limits import LimitUse, limits_of, limits_text
 from itinerary.protocol.run_fields import RetryPolicy, retry_body
+from scheduler_service.core.attempts import Attempt, LateReports, TaskError
 from scheduler_service.core.contract.fields import read_retry, unread_retry
-from scheduler_service.core.model import (
-    ActiveRun,
-    Attempt,
-    DispatchedRun,
-    LateReports,
-    NewRun,
-    Overlap,
-    Run,
-    RunKind,
-    TaskError,
-)
+from scheduler_service.core.model import ActiveRun, DispatchedRun, NewRun, Overlap, Run, RunKind
 from scheduler_service.core.run_state import RunState
 from scheduler_service.sql.batch import Batch
 from scheduler_service.sql.column_types import InstantColumn, Payload, PayloadText, dump_json

@@ -7,8 +7,9 @@ import pytest
 
 from itinerary.protocol.errors import LeaseLost
 from itinerary.protocol.instants import SECOND, Instant
+from scheduler_service.core.attempts import Attempt, LateReports, TaskError
 from scheduler_service.core.leader.commands import Apply, Dispatch, LateReport, PublishedMark, Transition
-from scheduler_service.core.model import Attempt, LateReports, Lease, TaskError
+from scheduler_service.core.model import Lease
 from scheduler_service.core.run_state import FINAL, TRANSITIONS, Event, RunState
 from tests.support.store_bed import StoreBed, one_off, release
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itinerary.protocol.errors import LeaseLost, RowRefused
 from itinerary.protocol.instants import DAY, MICROSECOND, Duration, Instant
 from itinerary.protocol.limits import LimitUse
+from scheduler_service.core.attempts import Attempt
 from scheduler_service.core.balancing.placements import MovedBefore, PlaceJobs, Placement, placed
 from scheduler_service.core.balancing.rebalance_record import last_moved, record_body
 from scheduler_service.core.controls import Controls
@@ -24,7 +25,7 @@ from scheduler_service.core.leader.commands import (
 )
 from scheduler_service.core.leader.past_starts import PastStarts, StartsPruned
 from scheduler_service.core.limits import QUEUE, Bounds, Limit
-from scheduler_service.core.model import ActiveRun, Attempt, Cursor, JobHistory, Lease, MissedRange, NewRun, RunKind
+from scheduler_service.core.model import ActiveRun, Cursor, JobHistory, Lease, MissedRange, NewRun, RunKind
 from scheduler_service.core.run_state import ACTIVE, FINAL, WAITING, Event, RunState, is_allowed
 from scheduler_service.ports.stores import Dispatched
 from scheduler_service.sql.leader.quarantine import ascii_text, note, without_payload

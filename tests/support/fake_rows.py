@@ -11,6 +11,7 @@ from itinerary.protocol.instants import Duration, Instant
 from itinerary.protocol.json_text import is_storable
 from itinerary.protocol.limits import LimitUse, limits_text
 from itinerary.protocol.run_fields import RetryPolicy
+from scheduler_service.core.attempts import Attempt, LateReports, TaskError
 from scheduler_service.core.audit import AuditedChange, AuditEntry
 from scheduler_service.core.calendars.model import CalendarVersion
 from scheduler_service.core.calendars.stored import PastVersion, StoredCalendar
@@ -21,17 +22,14 @@ from scheduler_service.core.leader.commands import LateReport, RecordStatistics
 from scheduler_service.core.limits import Bounds, Limit
 from scheduler_service.core.model import (
     ActiveRun,
-    Attempt,
     DispatchedRun,
     Job,
-    LateReports,
     Lease,
     MissedRange,
     NewRun,
     Overlap,
     Run,
     RunKind,
-    TaskError,
 )
 from scheduler_service.core.run_state import RunState
 from scheduler_service.core.schedules.zone_rules import installed_rules

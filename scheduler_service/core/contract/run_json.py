@@ -5,8 +5,9 @@ from typing import Any
 from itinerary.protocol.instants import format_instant
 from itinerary.protocol.limits import RUN_LIMITS, fair_key_of
 from itinerary.protocol.redaction import redacted
+from scheduler_service.core.attempts import Attempt, LateReports, TaskError
 from scheduler_service.core.contract.job_json import optional_instant
-from scheduler_service.core.model import Attempt, LateReports, Run, TaskError
+from scheduler_service.core.model import Run
 
 
 def run_body(run: Run) -> dict[str, Any]:

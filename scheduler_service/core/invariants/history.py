@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from itinerary.protocol.instants import MINUTE, SECOND, Duration, Instant
-from scheduler_service.core.model import Attempt, JobHistory, MissedRange, Overlap, RunKind
+from scheduler_service.core.attempts import Attempt
+from scheduler_service.core.model import JobHistory, MissedRange, Overlap, RunKind
 from scheduler_service.core.run_state import RunState
 
 

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from itinerary.protocol.instants import HOUR, MINUTE, SECOND, Instant, format_instant
+from scheduler_service.core.attempts import Attempt, LateReports, TaskError
 from scheduler_service.core.audit import AuditEntry
 from scheduler_service.core.explain.explanation import Verdict
 from scheduler_service.core.explain.facts import Facts, Live, Term, Version
 from scheduler_service.core.explain.run import explain_run
 from scheduler_service.core.freezes import During, Freeze, Scope
-from scheduler_service.core.model import Attempt, LateReports, MissedRange, Run, RunKind, TaskError
+from scheduler_service.core.model import MissedRange, Run, RunKind
 from scheduler_service.core.run_state import RunState
 from tests.support.explained import AT, LEADING, MADE, NOW, WORKER, asked, explained_now, facts, run, version, words
 

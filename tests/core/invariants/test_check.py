@@ -8,10 +8,11 @@ import pytest
 
 from itinerary.protocol.identity import occurrence_run_id
 from itinerary.protocol.instants import HOUR, MINUTE, SECOND, Duration, Instant, parse_instant
+from scheduler_service.core.attempts import Attempt
 from scheduler_service.core.contract.job_json import read_job
 from scheduler_service.core.invariants.check import violations
 from scheduler_service.core.invariants.history import Execution, ExecutionLog, History, Rule, RunFacts, Tolerance
-from scheduler_service.core.model import Attempt, JobHistory, MissedRange, Overlap, RunKind
+from scheduler_service.core.model import JobHistory, MissedRange, Overlap, RunKind
 from scheduler_service.core.run_state import RunState
 
 T0 = parse_instant("2026-11-30T10:00:00Z")
