@@ -235,7 +235,8 @@ def _schedule_text(schedule: Mapping[str, Any]) -> str:
             text += ", balanced" if schedule.get("balanced") else ""
             text += " from {from} until {until}".format_map(schedule["window"]) if schedule.get("window") else ""
         case "calendar":
-            text = f"every {schedule['every']} {schedule['unit']} at {', '.join(schedule['at'])}"
+            on = f" on {schedule['nth']} {schedule['weekdays']}" if schedule.get("nth") else ""
+            text = f"every {schedule['every']} {schedule['unit']}{on} at {', '.join(schedule['at'])}"
         case "once":
             text = f"once, {schedule['at']}"
         case "solar":

@@ -23,9 +23,9 @@ from itinerary.jobs.fields import (
     GapRule,
     JobFields,
     Moment,
+    MonthWeekday,
     SolarEvent,
     Unit,
-    Weekday,
     Window,
 )
 from itinerary.jobs.functions import leading
@@ -90,11 +90,12 @@ class Schedule:
 
     def calendar(
         self, job_id: str, unit: Unit, at: Sequence[str] | str, *, task: Any, every: int | None = None,
-        days: Sequence[int] | None = None, weekdays: Sequence[Weekday] | None = None, start: str | None = None,
-        timezone: str | None = None, **job: Unpack[JobFields],
+        days: Sequence[int] | None = None, weekdays: Sequence[MonthWeekday] | None = None,
+        nth: Sequence[int] | None = None, start: str | None = None, timezone: str | None = None,
+        **job: Unpack[JobFields],
     ) -> None:  # fmt: skip
         """Add a job that runs every N days, weeks or months, at wall times."""
-        spec = specs.calendar(unit, at, every, days, weekdays, start, self._zone(timezone))
+        spec = specs.calendar(unit, at, every, days, weekdays, nth, start, self._zone(timezone))
         self._add(job_id, task, spec, job)
 
     def once(

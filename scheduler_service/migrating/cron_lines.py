@@ -159,6 +159,8 @@ def _listed(values: Sequence[int]) -> str:
 def _of_calendar(spec: Mapping[str, Any]) -> str:
     if spec.get("every", 1) != 1:
         raise CannotSay(f"every {spec['every']} {spec['unit']}s is more than a cron line can count")
+    if spec.get("nth"):
+        raise CannotSay("it counts weekdays of the month, and a plain cron line cannot")
     times = [_seconds(text) for text in spec["at"]]
     days, weekdays = spec.get("days") or [], spec.get("weekdays") or []
     if any(not isinstance(day, int) or day < 1 for day in days):

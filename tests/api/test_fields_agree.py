@@ -86,6 +86,10 @@ SPECS: list[dict[str, Any]] = [
         "weekdays": [], "start": "2026-12-07", "timezone": "Europe/Berlin",
     },
     {
+        "kind": "calendar", "every": 2, "unit": "month", "at": ["09:00"], "days": [], "weekdays": ["workday"],
+        "nth": [2, -1], "start": "2026-12-07", "timezone": "Europe/Berlin",
+    },
+    {
         "kind": "solar", "event": "dusk_civil", "latitude": 52.52, "longitude": -13.405, "timezone": "Europe/Berlin",
     },
     {

@@ -93,6 +93,7 @@ def test_each_kind_has_a_decorator_and_every_field_a_place(app: Celery) -> None:
         "d": schedule.balanced("25m", pinned=True, job_id="d", **fields),
         "e": schedule.calendar("month", "05:30", every=2, days=[31, -1], start="2026-01-31", job_id="e", **fields),
         "f": schedule.calendar("week", ["05:30", "06:00"], weekdays=["mon"], job_id="f", **fields),
+        "k": schedule.calendar("month", "09:00", every=2, weekdays=["fri"], nth=[2], job_id="k", **fields),
         "g": schedule.once("2027-06-01T00:00:00", timezone="Europe/Berlin", job_id="g", **fields),
         "h": schedule.solar("sunset", latitude=52.52, longitude=13.405, job_id="h", **fields),
         "i": schedule.interval("90m", window={"from": "09:00", "until": "17:00"}, job_id="i", **fields),
@@ -107,7 +108,7 @@ def test_each_kind_has_a_decorator_and_every_field_a_place(app: Celery) -> None:
     read = {name: definition_of(read_job(body, created_at=0)[0]) for name, body in by_id(app).items()}
     assert [read[name]["schedule"]["kind"] for name in sorted(read)] == [
         "cron", "hourly", "interval", "interval", "calendar", "calendar", "once", "solar",
-        "interval", "any", "cron",
+        "interval", "any", "calendar", "cron",
     ]  # fmt: skip
     assert read["a"]["schedule"]["dst_fold"] == "both"
     assert (read["d"]["schedule"]["balanced"], read["d"]["schedule"]["pinned"]) == (True, True)

@@ -80,9 +80,14 @@ class Calendar(Strict):
     days: list[Annotated[int, Field(ge=-31, le=31, json_schema_extra={"not": {"const": 0}})]] | None = Field(
         None, max_length=62, description="Days of the month; -1 is the last. For the unit month only"
     )
-    weekdays: list[Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]] | None = Field(
-        None, max_length=14, examples=[["mon"]], description="For the unit week only"
-    )
+    weekdays: list[Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun", "workday"]] | None = Field(
+        None, max_length=14, examples=[["mon"]],
+        description="For the unit week; for the unit month with `nth`, where workday alone is Monday to Friday",
+    )  # fmt: skip
+    nth: list[Annotated[int, Field(ge=-23, le=23, json_schema_extra={"not": {"const": 0}})]] | None = Field(
+        None, max_length=62, examples=[[2]],
+        description="For the unit month: which of each weekday, or of the workdays; -1 is the last",
+    )  # fmt: skip
     start: Annotated[str, Field(pattern=f"^({DATE}|{WALL})$")] | None = Field(
         None, description="The date, or wall time, to count from"
     )

@@ -45,6 +45,7 @@ _TEXTS: Final = {
 _NUMBERS: Final = {"hourly": ("minute",), "calendar": ("every",)}
 _DECIMALS: Final = {"solar": ("latitude", "longitude")}
 _LISTS: Final = {"calendar": ("at", "weekdays")}
+_WHOLES: Final = {"calendar": ("days", "nth")}
 _SWITCHES: Final = {"interval": ("balanced", "pinned")}
 _JSON: Final = (ARGS, KWARGS, HEADERS, JOB_LIMITS, CALENDARS)
 _LEAVES: Final = {path: leaf for field in JOB_FIELDS for path, leaf in leaves(field) if field.type is not SCHEDULE}
@@ -57,7 +58,8 @@ LABELS: Final = {path: leaf.label for path, leaf in _LEAVES.items()} | {
     "cron.day_match": "Day and weekday", "cron.dst_gap": "Skipped times", "cron.dst_fold": "Repeated times",
     "hourly.minute": "Minute", "hourly.timezone": "Time zone",
     "calendar.every": "Every", "calendar.unit": "Unit", "calendar.at": "At", "calendar.weekdays": "Weekdays",
-    "calendar.days": "Days", "calendar.start": "First day", "calendar.timezone": "Time zone", "once.at": "At",
+    "calendar.days": "Days", "calendar.nth": "Which of them",
+    "calendar.start": "First day", "calendar.timezone": "Time zone", "once.at": "At",
     "solar.event": "Event", "solar.latitude": "Latitude", "solar.longitude": "Longitude", "solar.timezone": "Time zone",
     "any.of": "Schedules",
 }  # fmt: skip
@@ -163,8 +165,9 @@ def schedule_of(form: Form) -> dict[str, Any]:
         spec["window"] = _window(window)
     if kind == "any":
         spec["of"] = read_json(form.one("any.of") or "[]", "schedule.of")
-    if kind == "calendar" and (days := _parts(form.one("calendar.days"))):
-        spec["days"] = [_number(day, "schedule.days") for day in days]
+    for name in _WHOLES.get(kind, ()):
+        if numbers := _parts(form.one(f"{kind}.{name}")):
+            spec[name] = [_number(number, f"schedule.{name}") for number in numbers]
     return spec
 
 

@@ -1,7 +1,8 @@
 """Calendar specs: every N days, weeks or months at wall times, counted from a date.
 
-Months without the named day are skipped; -1 is the last day. Weeks begin on Monday. Without `start`, counting starts on
-the date on which the job was created (in its zone). `year` is read as 12 months.
+Months without the named day are skipped; -1 is the last day, and `nth` counts weekdays within the month likewise. Weeks
+begin on Monday. Without `start`, counting starts on the date on which the job was created (in its zone). `year` is read
+as 12 months.
 """
 
 from collections.abc import Mapping
@@ -28,7 +29,9 @@ from scheduler_service.core.schedules.spec_reading import (
 from scheduler_service.core.schedules.wall_times import Clockwork, WallTimes
 from scheduler_service.core.schedules.zones import DAY_SECONDS, first_instant_from, offset_at
 
-KEYS: Final = ("every", "unit", "at", "days", "weekdays", "start", "timezone")
+KEYS: Final = ("every", "unit", "at", "days", "weekdays", "nth", "start", "timezone")
+_WORKDAY: Final = "workday"
+_WORKDAYS: Final = ("mon", "tue", "wed", "thu", "fri")
 _UNITS: Final[Mapping[str, Unit]] = {"day": "day", "week": "week", "month": "month"}
 _MOST: Final = {"day": 3_660, "week": 520, "month": 120, "year": 10}
 
@@ -39,6 +42,7 @@ def canonical(spec: Mapping[str, Any]) -> dict[str, Any]:
     unit = choice(spec, "unit", tuple(_MOST))
     every = whole(spec, "every", 1, _MOST[unit], 1)
     start = _start(spec)
+    nth = _nth(spec, unit)
     times = [time_text(t) for t in _times(spec, start)]
     return {
         "kind": "calendar",
@@ -46,7 +50,9 @@ def canonical(spec: Mapping[str, Any]) -> dict[str, Any]:
         "unit": "month" if unit == "year" else unit,
         "at": times,
         "days": _month_days(spec, unit),
-        "weekdays": _weekdays(spec, unit),
+        "weekdays": _weekdays(spec, unit, nth),
+        # Absent where it is not given: the release before refuses a definition with a field that it does not know.
+        **({"nth": nth} if nth else {}),
         "start": start,
         "timezone": zone_name(spec),
     }
@@ -80,13 +86,32 @@ def _month_days(spec: Mapping[str, Any], unit: str) -> list[int]:
     return sorted(set(days), key=lambda day: (day < 0, day))
 
 
-def _weekdays(spec: Mapping[str, Any], unit: str) -> list[str]:
+def _nth(spec: Mapping[str, Any], unit: str) -> list[int]:
+    """Read which of the weekdays of a month are meant."""
+    numbers = items(spec, "nth", 62)
+    if numbers and unit not in ("month", "year"):
+        raise BadValue("nth", spec["nth"], "only a calendar of months counts its weekdays")
+    if numbers and spec.get("days"):
+        raise BadValue("days", spec["days"], "leave out either days or nth")
+    most = 23 if _WORKDAY in (spec.get("weekdays") or ()) else 5
+    for number in numbers:
+        if isinstance(number, bool) or not isinstance(number, int) or not 1 <= abs(number) <= most:
+            raise BadValue("nth", number, f"1 (the first) to {most}, or -1 (the last) to -{most}")
+    return sorted(set(numbers), key=lambda number: (number < 0, number))
+
+
+def _weekdays(spec: Mapping[str, Any], unit: str, nth: list[int]) -> list[str]:
     days = items(spec, "weekdays", 14)
-    if days and unit != "week":
-        raise BadValue("weekdays", spec["weekdays"], "only a calendar of weeks has weekdays")
+    if nth and not days:
+        raise BadValue("weekdays", None, "name the weekdays that nth counts, such as fri, or workday")
+    if days and unit != "week" and not nth:
+        raise BadValue("weekdays", spec["weekdays"], "give nth as well: which of these weekdays of the month")
+    if nth and [*days] == [_WORKDAY]:
+        return [_WORKDAY]
     for day in days:
         if not isinstance(day, str) or day.lower() not in WEEKDAYS:
-            raise BadValue("weekdays", day, f"of {', '.join(WEEKDAYS)}")
+            alone = f"; or {_WORKDAY} alone" if nth else ""
+            raise BadValue("weekdays", day, f"of {', '.join(WEEKDAYS)}{alone}")
     return [day for day in WEEKDAYS if day in {str(d).lower() for d in days}]
 
 
@@ -95,7 +120,13 @@ def parse(spec: Mapping[str, Any], created_at: Instant) -> CalendarSchedule:
     start, zone = spec["start"], spec["timezone"]
     first = day_number(start[:10], "start") if start else _created_on(zone, created_at)
     days = CalendarDays(
-        spec["every"], _UNITS[spec["unit"]], first, _named_days(spec, start), _named_weekdays(spec, first)
+        spec["every"],
+        _UNITS[spec["unit"]],
+        first,
+        _named_days(spec, start),
+        _named_weekdays(spec, first),
+        tuple(spec.get("nth", ())),
+        together=spec["weekdays"] == [_WORKDAY],
     )
     if not ever_matches(days):
         raise BadValue("days", spec["days"], "none of these days ever comes in the months counted")
@@ -110,13 +141,15 @@ def _created_on(zone: str, created_at: Instant) -> int:
 
 
 def _named_days(spec: Mapping[str, Any], start: str | None) -> tuple[int, ...]:
-    if spec["unit"] != "month":
+    if spec["unit"] != "month" or "nth" in spec:
         return ()
     return tuple(spec["days"]) or (int(start[8:10]) if start else 1,)
 
 
 def _named_weekdays(spec: Mapping[str, Any], first: int) -> int:
-    if spec["unit"] != "week":
+    if spec["weekdays"] == [_WORKDAY]:
+        return weekday_mask(_WORKDAYS)
+    if spec["unit"] != "week" and "nth" not in spec:
         return 0
     return weekday_mask(spec["weekdays"]) or 1 << (first + 4) % 7
 

@@ -150,6 +150,9 @@ class CalendarDays:
     month_days: tuple[int, ...] = ()
     """Days of the month; -1 is the last. A month without the day is skipped."""
     weekdays: int = 0
+    nth: tuple[int, ...] = ()
+    """In a calendar of months: which of each weekday, -1 is the last; or with `together`, of all these weekdays."""
+    together: bool = False
 
     @property
     def simple(self) -> bool:
@@ -173,11 +176,19 @@ class CalendarDays:
                 start = Dates.of(np.asarray([self.first]))
                 months = 12 * (dates.year - start.year[0]) + dates.month - start.month[0]
                 in_month: Flags = months % self.every == 0
-                return in_month & self._on_month_day(dates)
+                return in_month & (self._on_nth(dates) if self.nth else self._on_month_day(dates))
 
     def _on_month_day(self, dates: Dates) -> Flags:
         from_end = dates.day - dates.length - 1
         return np.isin(dates.day, self.month_days) | np.isin(from_end, self.month_days)
+
+    def _on_nth(self, dates: Dates) -> Flags:
+        named = _set_bits(self.weekdays)
+        counted = [np.asarray([weekday]) for weekday in named] if self.together else [dates.weekday]
+        so_far = sum((dates.day + 6 - (dates.weekday - weekday) % 7) // 7 for weekday in counted)
+        to_come = sum((dates.length - dates.day + 7 - (weekday - dates.weekday) % 7) // 7 for weekday in counted)
+        is_nth: Flags = np.isin(so_far, self.nth) | np.isin(-np.asarray(to_come), self.nth)
+        return _bit(self.weekdays, dates.weekday) & is_nth
 
 
 Days = DayPattern | CalendarDays

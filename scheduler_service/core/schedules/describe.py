@@ -19,7 +19,7 @@ from cron_descriptor import (  # type: ignore[import-untyped]
 from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND, Duration, format_instant
 from scheduler_service.core.schedules.cron import ALIASES, has_hash
 from scheduler_service.core.schedules.days import CalendarDays, DayPattern
-from scheduler_service.core.schedules.describe_masks import line_text, listed, weekday_text
+from scheduler_service.core.schedules.describe_masks import bits_of, line_text, listed, weekday_text
 from scheduler_service.core.schedules.kinds import (
     UNPLACED,
     CalendarSchedule,
@@ -185,10 +185,27 @@ def _calendar(schedule: CalendarSchedule) -> str:
     if days.unit == "week":
         on = f" on {weekday_text(days.weekdays)}"
     if days.unit == "month":
-        on = f" on {listed([_month_day(day) for day in days.month_days])}"
+        on = f" on {_nth(days) if days.nth else listed([_month_day(day) for day in days.month_days])}"
     times = listed([_clock(time) for time in schedule.times])
     counted = "" if days.every == 1 else f", counted from {format_instant(days.first * DAY)[:10]}"
     return f"{rhythm}{on} at {times}{counted}"
+
+
+def _nth(days: CalendarDays) -> str:
+    names = (
+        ["working day (Monday to Friday)"]
+        if days.together
+        else [weekday_text(1 << day) for day in bits_of(days.weekdays)]
+    )
+    return listed([f"the {_ordinal(number)} {name}" for name in names for number in days.nth])
+
+
+def _ordinal(number: int) -> str:
+    if number == -1:
+        return "last"
+    tens, ones = divmod(abs(number), 10)
+    word = f"{abs(number)}{'th' if tens == 1 else {1: 'st', 2: 'nd', 3: 'rd'}.get(ones, 'th')}"
+    return word if number > 0 else f"{word} to last"
 
 
 def _month_day(day: int) -> str:

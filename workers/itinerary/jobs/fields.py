@@ -15,6 +15,7 @@ GapRule = Literal["next_valid", "shift", "skip"]
 FoldRule = Literal["first", "last", "both"]
 Unit = Literal["day", "week", "month", "year"]
 Weekday = Literal["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
+MonthWeekday = Weekday | Literal["workday"]
 
 WindowDays = TypedDict("WindowDays", {"from": str, "until": str})
 

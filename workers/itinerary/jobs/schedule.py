@@ -24,9 +24,9 @@ from itinerary.jobs.fields import (
     GapRule,
     JobFields,
     Moment,
+    MonthWeekday,
     SolarEvent,
     Unit,
-    Weekday,
     Window,
 )
 from itinerary.protocol.errors import BadValue
@@ -114,14 +114,15 @@ def calendar(
     *,
     every: int | None = None,
     days: Sequence[int] | None = None,
-    weekdays: Sequence[Weekday] | None = None,
+    weekdays: Sequence[MonthWeekday] | None = None,
+    nth: Sequence[int] | None = None,
     start: str | None = None,
     timezone: str | None = None,
     job_id: str | None = None,
     **job: Unpack[JobFields],
 ) -> Callable[[_Task], _Task]:
     """Run the task every N days, weeks or months, at wall times."""
-    return _declare(lambda: specs.calendar(unit, at, every, days, weekdays, start, timezone), job_id, job)
+    return _declare(lambda: specs.calendar(unit, at, every, days, weekdays, nth, start, timezone), job_id, job)
 
 
 def once(

@@ -15,9 +15,9 @@ from itinerary.jobs.fields import (
     FoldRule,
     GapRule,
     Moment,
+    MonthWeekday,
     SolarEvent,
     Unit,
-    Weekday,
     Window,
 )
 
@@ -54,12 +54,12 @@ def balanced(every: Duration, pinned: bool | None, timezone: str | None) -> Spec
 
 def calendar(
     unit: Unit, at: Sequence[str] | str, every: int | None, days: Sequence[int] | None,
-    weekdays: Sequence[Weekday] | None, start: str | None, timezone: str | None,
+    weekdays: Sequence[MonthWeekday] | None, nth: Sequence[int] | None, start: str | None, timezone: str | None,
 ) -> Spec:  # fmt: skip
     """Days, weeks or months at wall times."""
     times = [at] if isinstance(at, str) else at
-    given = {"every": every, "unit": unit, "at": times, "days": days, "weekdays": weekdays, "start": start}
-    return plain_fields({"kind": "calendar", **given, "timezone": timezone})
+    given = {"every": every, "unit": unit, "at": times, "days": days, "weekdays": weekdays, "nth": nth}
+    return plain_fields({"kind": "calendar", **given, "start": start, "timezone": timezone})
 
 
 def once(at: Moment, timezone: str | None) -> Spec:
