@@ -215,6 +215,17 @@ def test_the_form_reads_a_line_of_the_program_that_it_names(api: TestClient) -> 
     assert "dialect" not in patched.json()["schedule"]
 
 
+def test_a_schedule_made_by_picking_is_stored_as_its_own_kind(api: TestClient) -> None:
+    new = {**as_shown(api.get("/new-job").text), "job_id": "picked", "task": "itinerary.echo"}
+    wrong = submit(api, "/new-job", **{**new, "pick.at": ""})
+    assert wrong.status_code == 422
+    assert "give a time of day, such as 09:30" in html.unescape(wrong.text)
+    assert submit(api, "/new-job", **{**new, "pick.what": "nth", "pick.weekday": "tue"}).status_code == 303
+    stored = api.get("/api/v1/jobs/picked").json()["schedule"]
+    assert (stored["kind"], stored["expr"]) == ("cron", "0 2 * * tue#1")
+    assert as_shown(api.get("/jobs/picked/edit").text)["kind"] == "cron"
+
+
 def test_the_preview_shows_the_next_ten_and_what_the_clocks_do(api: TestClient) -> None:
     fields = {"kind": "cron", "cron.expr": "30 2 28 3 *", "cron.timezone": "Europe/Berlin"}
     part = api.post("/parts/preview", data=fields).text

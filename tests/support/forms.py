@@ -32,9 +32,9 @@ def as_shown(page: str) -> dict[str, str]:
         if name and (not ticks or " checked" in tag):
             fields[name[1]] = html.unescape(value[1]) if value else "on"
     for name_of, inside in re.findall(r'<select name="([^"]+)"[^>]*>(.*?)</select>', page, re.DOTALL):
-        options = re.findall(r'<option( value="")?( selected)?>([^<]*)', inside)
-        empty, _, text = next((option for option in options if option[1]), options[0])
-        fields[name_of] = "" if empty else text
+        options = re.findall(r'<option(?:( value=)"([^"]*)")?( selected)?>([^<]*)', inside)
+        with_value, value_of, _, text = next((option for option in options if option[2]), options[0])
+        fields[name_of] = value_of if with_value else text
     for name_of, inside in re.findall(r'<textarea name="([^"]+)"[^>]*>(.*?)</textarea>', page, re.DOTALL):
         fields[name_of] = html.unescape(inside)
     fields.pop("csrf")

@@ -8,6 +8,7 @@ from itinerary.protocol.field_types import FieldType, Flag, Number, Whole
 from itinerary.protocol.limits import JOB_LIMITS, Key
 from itinerary.protocol.run_fields import ARGS, HEADERS, KWARGS
 from scheduler_service.api.http.bodies import read_json
+from scheduler_service.api.pages import picking
 from scheduler_service.api.pages.csrf import Form
 from scheduler_service.api.pages.moments import pretty
 from scheduler_service.core.contract.calendar_json import CALENDARS
@@ -25,6 +26,7 @@ from scheduler_service.core.contract.job_table import (
 from scheduler_service.core.schedules.spec_reading import WEEKDAYS
 
 KINDS: Final = (
+    ("pick", "Common", "the usual ones, by picking"),
     ("interval", "Interval", "a fixed interval, in elapsed time"),
     ("cron", "Cron", "a cron line of five fields, or six with seconds last"),
     ("hourly", "Hourly", "every hour at a minute"),
@@ -61,7 +63,7 @@ LABELS: Final = {path: leaf.label for path, leaf in _LEAVES.items()} | {
     "calendar.days": "Days", "calendar.nth": "Which of them",
     "calendar.start": "First day", "calendar.timezone": "Time zone", "once.at": "At",
     "solar.event": "Event", "solar.latitude": "Latitude", "solar.longitude": "Longitude", "solar.timezone": "Time zone",
-    "any.of": "Schedules",
+    "any.of": "Schedules", **picking.LABELS,
 }  # fmt: skip
 """The form's labels of its fields, used in its errors too."""
 
@@ -114,7 +116,7 @@ def _text(value: Any) -> str:
 
 
 BLANK: Final[dict[str, str]] = _texts(DEFAULTS) | {
-    "kind": "interval", "interval.every": "1h", "cron.expr": "0 2 * * *", "hourly.minute": "0", "calendar.every": "1",
+    **picking.BLANK, "kind": "pick", "interval.every": "1h", "cron.expr": "0 2 * * *", "hourly.minute": "0", "calendar.every": "1",
     "calendar.unit": "day", "calendar.at": "05:30", "solar.event": "sunrise",
     "any.of": '[\n  {"kind": "cron", "expr": "0 9 * * *"},\n  {"kind": "cron", "expr": "30 17 * * fri"}\n]',
 }  # fmt: skip
@@ -145,6 +147,8 @@ def shown_again(form: Form) -> dict[str, str]:
 def schedule_of(form: Form) -> dict[str, Any]:
     """Return the schedule's JSON; BadValue for a text that is not a number."""
     kind = form.one("kind")
+    if kind == "pick":
+        return picking.picked(form)
     spec: dict[str, Any] = {"kind": kind}
     for name in _TEXTS.get(kind, ()):
         if text := form.one(f"{kind}.{name}"):

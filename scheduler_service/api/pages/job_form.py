@@ -30,6 +30,7 @@ from scheduler_service.api.pages.job_fields import (
     shown_again,
 )
 from scheduler_service.api.pages.moments import moment
+from scheduler_service.api.pages.picking import DAYS_OF_MONTH, NTHS, PICKS
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
 from scheduler_service.api.pages.templating import part
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, sentence, wrong_of
@@ -39,9 +40,14 @@ from scheduler_service.api.services.previews import read_and_preview
 from scheduler_service.core.contract.job_json import known_definition, read_job
 from scheduler_service.core.model import Job
 from scheduler_service.core.schedules.schedule import SOLAR_EVENTS, parse_schedule
+from scheduler_service.core.schedules.spec_reading import WEEKDAYS
 
 _CHOICES: Final[dict[str, Any]] = {
     "kinds": KINDS,
+    "picks": PICKS,
+    "nths": NTHS,
+    "days_of_month": DAYS_OF_MONTH,
+    "weekdays": [*WEEKDAYS[1:], WEEKDAYS[0]],
     "solar_events": list(SOLAR_EVENTS),
     "parts": PARTS,
     "inputs": INPUTS,

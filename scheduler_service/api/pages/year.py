@@ -11,6 +11,8 @@ from scheduler_service.core.schedules.stepping import counts_between
 from scheduler_service.core.schedules.zones import DAY_SECONDS, first_instant_from, offset_at
 
 _WEEKS: Final = 53
+_WEEKS_A_BAND: Final = 27
+_LINES_A_BAND: Final = 8
 _LEVELS: Final = 4
 _MOST_RUNS: Final = 600_000  # one a minute; more would take seconds to count
 _EPOCH: Final = date(1970, 1, 1)
@@ -28,11 +30,12 @@ class DaySquare:
 
 @dataclass(frozen=True, slots=True)
 class YearPicture:
-    """The coming year, a column a week from Monday down; `months` are names with their first columns."""
+    """The coming year in two bands, a column a week from Monday down; `months` are names with column and line."""
 
     days: tuple[DaySquare, ...]
-    months: tuple[tuple[str, int], ...]
+    months: tuple[tuple[str, int, int], ...]
     columns: int
+    lines: int
     text: str
 
 
@@ -49,14 +52,22 @@ def year_picture(schedule: Schedule, now: Instant) -> YearPicture | None:
     dates = [_EPOCH + timedelta(number) for number in numbers]
     some = sorted({found for found in counts if found})
     days = [
-        DaySquare((number - monday) // 7, (number - monday) % 7, _level(found, some), _text(day, found))
+        DaySquare(*_place(number - monday), _level(found, some), _text(day, found))
         for number, day, found in zip(numbers, dates, counts, strict=True)
     ]
-    months = [
-        (f"{first:%b}", (first.toordinal() - _EPOCH.toordinal() - monday) // 7)
-        for first in (next(same) for _, same in groupby(dates, key=lambda day: (day.year, day.month)))
-    ]
-    return YearPicture(tuple(days), tuple(months[1:]), _WEEKS, _summary(counts))
+    firsts = [next(same) for _, same in groupby(zip(numbers, dates, strict=True), key=_month)]
+    months = [(f"{day:%b}", *_place(number - (number + 3) % 7 - monday)) for number, day in firsts[1:]]
+    return YearPicture(tuple(days), tuple(months), _WEEKS_A_BAND, 2 * _LINES_A_BAND, _summary(counts))
+
+
+def _month(dated: tuple[int, date]) -> tuple[int, int]:
+    return dated[1].year, dated[1].month
+
+
+def _place(days: int) -> tuple[int, int]:
+    """Return column and line of a day, counted from the first Monday; the names of months stand above each band."""
+    band, column = divmod(days // 7, _WEEKS_A_BAND)
+    return column, 1 + band * _LINES_A_BAND + days % 7
 
 
 def _level(found: int, some: list[int]) -> int:
