@@ -116,8 +116,8 @@ def _text(value: Any) -> str:
 
 
 BLANK: Final[dict[str, str]] = _texts(DEFAULTS) | {
-    **picking.BLANK, "kind": "pick", "interval.every": "1h", "cron.expr": "0 2 * * *", "hourly.minute": "0", "calendar.every": "1",
-    "calendar.unit": "day", "calendar.at": "05:30", "solar.event": "sunrise",
+    **picking.BLANK, "kind": "pick", "interval.every": "1h", "cron.expr": "0 2 * * *", "hourly.minute": "0",
+    "calendar.every": "1", "calendar.unit": "day", "calendar.at": "05:30", "solar.event": "sunrise",
     "any.of": '[\n  {"kind": "cron", "expr": "0 9 * * *"},\n  {"kind": "cron", "expr": "30 17 * * fri"}\n]',
 }  # fmt: skip
 """A new form: the defaults of a job, and a schedule of each kind."""
