@@ -12,6 +12,7 @@ from itinerary.protocol.instants import SECOND, Duration, Instant
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.calendars.model import CalendarVersion
 from scheduler_service.core.calendars.stored import CalendarContent, PastVersion, StoredCalendar
+from scheduler_service.ports.calendar_feeds import StoredFeed
 from scheduler_service.ports.stores import Page
 
 MOST_CALENDARS: Final = 1_000
@@ -29,12 +30,18 @@ class CalendarStore(Protocol):
         """Calendars by id."""
 
     def edit(
-        self, calendar_id: str, change: Callable[[StoredCalendar | None], CalendarContent], *, by: AuditedChange
+        self,
+        calendar_id: str,
+        change: Callable[[StoredCalendar | None], CalendarContent],
+        *,
+        by: AuditedChange,
+        feeds: Sequence[StoredFeed] = (),
     ) -> StoredCalendar:
         """Store what `change` makes of the present calendar, None if there is none; an equal one changes nothing.
 
-        A new version only where the set differs. BadValue for one calendar too many, Conflict where a job that uses the
-        calendar could not be saved with the new set.
+        `feeds` is all that the calendar is refreshed from, even where nothing else changes. A new version only where
+        the set differs. BadValue for one calendar too many, Conflict where a job that uses the calendar could not be
+        saved with the new set.
         """
 
     def delete(self, calendar_id: str, *, by: AuditedChange) -> None:

@@ -15,10 +15,12 @@ from itinerary.protocol.instants import MICROSECOND, Instant
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.calendars.model import CalendarVersion, Compiled
 from scheduler_service.core.calendars.stored import CalendarContent, PastVersion, StoredCalendar
+from scheduler_service.ports.calendar_feeds import StoredFeed
 from scheduler_service.ports.calendars import HOLDS_AFTER, MOST_CALENDARS, CalendarStore
 from scheduler_service.ports.limits import JOBS_NAMED
 from scheduler_service.ports.stores import Page
 from scheduler_service.sql.audit import record
+from scheduler_service.sql.calendar_feeds import replace_feeds
 from scheduler_service.sql.calendar_rows import versions_of
 from scheduler_service.sql.control_tables import calendar_versions, calendars, job_calendars
 from scheduler_service.sql.controls import editing, raise_version
@@ -53,18 +55,24 @@ class SqlCalendarStore(CalendarStore):
 
     @again_when_busy
     def edit(
-        self, calendar_id: str, change: Callable[[StoredCalendar | None], CalendarContent], *, by: AuditedChange
+        self,
+        calendar_id: str,
+        change: Callable[[StoredCalendar | None], CalendarContent],
+        *,
+        by: AuditedChange,
+        feeds: Sequence[StoredFeed] = (),
     ) -> StoredCalendar:
         with editing(self._database) as connection:
             before = _locked(connection, calendar_id)
             content = change(before)
+            now = self._database.read_clock(connection)
+            replace_feeds(connection, calendar_id, feeds, now)
             if before is not None and content == before.content:
                 return before
             if before is None:
                 _require_room(connection)
             else:
                 _require_fitting(connection, before, content.compiled)
-            now = self._database.read_clock(connection)
             after = _kept(connection, calendar_id, before, content, now, by.actor)
             shown = (None if before is None else before.content.definition, content.definition)
             record(connection, now, by, calendar_id, *shown)
@@ -77,6 +85,7 @@ class SqlCalendarStore(CalendarStore):
             _require_no(connection, job_calendars.c.calendar_id == calendar_id, calendar_id, "it cannot be deleted")
             now = self._database.read_clock(connection)
             connection.execute(delete(calendars).where(_C.calendar_id == calendar_id))
+            replace_feeds(connection, calendar_id, (), now)
             _end(connection, calendar_id, before.version, now)
             record(connection, now, by, calendar_id, before.content.definition, None)
 

@@ -6,7 +6,7 @@ the queue. Holds no statement.
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Boolean, Column, Identity, Index, Integer, Table, Text, false
+from sqlalchemy import BigInteger, Boolean, Column, Identity, Index, Integer, LargeBinary, Table, Text, false
 
 from scheduler_service.sql.column_types import InstantColumn
 from scheduler_service.sql.record_tables import leaderships
@@ -132,3 +132,20 @@ job_calendars: Final = Table(
     Column("by_days", Boolean, nullable=False),
 )
 Index("ix_job_calendars_job", job_calendars.c.job_id)
+
+# The files and rules that calendars are written out from; `url` is '' for what needs no fetch. `body` is compressed.
+calendar_feeds: Final = Table(
+    "calendar_feeds",
+    metadata,
+    Column("calendar_id", KEY, primary_key=True),
+    Column("url", KEY, primary_key=True),
+    Column("next_at", InstantColumn, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("etag", Text),
+    Column("last_modified", Text),
+    Column("fetched_at", InstantColumn),
+    Column("good_at", InstantColumn),
+    Column("error", Text),
+    Column("failing_since", InstantColumn),
+)
+Index("ix_calendar_feeds_next", calendar_feeds.c.next_at)

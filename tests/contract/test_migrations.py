@@ -18,6 +18,7 @@ from sqlalchemy import (
     Column,
     DateTime,
     Integer,
+    LargeBinary,
     MetaData,
     Table,
     insert,
@@ -75,6 +76,8 @@ def _value(table: Table, column: Column[Any], number: int) -> Any:
             return number % 10 if column.name == "priority" else number
         case JSON():
             return {"number": number}
+        case LargeBinary():
+            return bytes([number])
         case _:
             return SAID.get((table.name, column.name), str(number))
 

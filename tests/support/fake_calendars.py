@@ -8,6 +8,7 @@ from itinerary.protocol.instants import MICROSECOND, Instant
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.calendars.model import CalendarVersion
 from scheduler_service.core.calendars.stored import CalendarContent, PastVersion, StoredCalendar
+from scheduler_service.ports.calendar_feeds import StoredFeed
 from scheduler_service.ports.calendars import HOLDS_AFTER, MOST_CALENDARS, CalendarStore
 from scheduler_service.ports.limits import JOBS_NAMED
 from scheduler_service.ports.stores import Page
@@ -32,7 +33,12 @@ class FakeCalendarStore(CalendarStore):
             return page_of(ids, limit, self.get, lambda calendar_id: [calendar_id])
 
     def edit(
-        self, calendar_id: str, change: Callable[[StoredCalendar | None], CalendarContent], *, by: AuditedChange
+        self,
+        calendar_id: str,
+        change: Callable[[StoredCalendar | None], CalendarContent],
+        *,
+        by: AuditedChange,
+        feeds: Sequence[StoredFeed] = (),
     ) -> StoredCalendar:
         with self._tables.lock:
             self._tables.require_heeding_leader()
