@@ -29,7 +29,7 @@ from scheduler_service.core.leader.in_flight import (
 from scheduler_service.core.leader.job_reads import CalendarJobsRead
 from scheduler_service.core.leader.job_states import follow_edit
 from scheduler_service.core.leader.lane_reads import HeadsRead, LanesRead
-from scheduler_service.core.leader.limiting import next_of_limits, recall_unreceived
+from scheduler_service.core.leader.limiting import next_of_limits, recall_hogs
 from scheduler_service.core.leader.messages import (
     CancelRun,
     ControlChanged,
@@ -124,7 +124,7 @@ def iterate(
         check_queues(state, step)
         recall_held(state, step)
         recall_outranked(state, step)
-        recall_unreceived(state, step)
+        recall_hogs(state, step)
         raise_watermarks(state, step)
         polling.poll(state, step)
         placing.survey(state, step)

@@ -13,15 +13,13 @@ from scheduler_service.core.leader.freezing import may_go
 from scheduler_service.core.leader.lanes import Lane
 from scheduler_service.core.leader.parts.rates import RatedUse
 from scheduler_service.core.leader.publish_windows import free_slots
-from scheduler_service.core.leader.recalling import recall
+from scheduler_service.core.leader.recalling import recall_unreceived
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step
 from scheduler_service.core.limits import QUEUE, Limit, Rate
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.run_state import WAITING
 
-_LIES_TOO_LONG: Final = 10 * SECOND
-_RECALLED_AT_ONCE: Final = 1_000
 _PASSED_OVER_FOR: Final = 30 * SECOND
 
 
@@ -155,21 +153,18 @@ def _may_be_served(state: SchedulerState, lane: Lane, now: Instant) -> bool:
     return state.controls.pause_of(lane.queue, now) is None and has_worker(state, lane.queue)
 
 
-def recall_unreceived(state: SchedulerState, step: Step) -> None:
+def recall_hogs(state: SchedulerState, step: Step) -> None:
     """Recall what no worker has received for long while lanes wait for one of its slots; once a second.
 
     Its queue may have lost its workers, or they are busy. Its turn at the limit is over by then.
     """
-    if not state.dispatches.closed or not state.slots.check_due(step.now):
-        return
-    unreceived = []
-    for run_id, at in state.unstarted.published.items():
-        run = state.runs.get(run_id)
-        if run is None or step.now - at < _LIES_TOO_LONG or state.unstarted.is_received(run_id, step.now):
-            continue
-        if any(_counted(state, use) in state.dispatches.closed for use in run.limits):
-            unreceived.append(run_id)
-    recall(state, step, unreceived[:_RECALLED_AT_ONCE], "recalled: no worker received it, and others wait for its slot")
+    if state.dispatches.closed and state.slots.check_due(step.now):
+        reason = "recalled: no worker received it, and others wait for its slot"
+        recall_unreceived(state, step, lambda run: _is_waited_for(state, run), reason)
+
+
+def _is_waited_for(state: SchedulerState, run: ActiveRun) -> bool:
+    return any(_counted(state, use) in state.dispatches.closed for use in run.limits)
 
 
 def _counted(state: SchedulerState, use: LimitUse) -> LimitUse:

@@ -8,15 +8,13 @@ while a better priority waits is recalled. A number is a fixed window of pending
 from typing import Final
 
 from itinerary.protocol.instants import SECOND, Instant
-from scheduler_service.core.leader.recalling import recall
+from scheduler_service.core.leader.recalling import recall_unreceived
 from scheduler_service.core.leader.results import QueuesSeen
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step
 
 WITHOUT_WORKERS: Final = 100
 _LATE: Final = SECOND
-_LIES_TOO_LONG: Final = 10 * SECOND
-_RECALLED_AT_ONCE: Final = 1_000
 
 
 def room(state: SchedulerState, queue: str, now: Instant) -> int:
@@ -68,13 +66,6 @@ def recall_outranked(state: SchedulerState, step: Step) -> None:
         for queue, lanes in state.dispatches.waiting.items()
         if (priority := lanes.best_priority()) is not None and free_slots(state, queue) is not None
     }
-    if not best:
-        return
-    outranked = []
-    for run_id, at in state.unstarted.published.items():
-        run = state.runs.get(run_id)
-        if run is None or step.now - at < _LIES_TOO_LONG or state.unstarted.is_received(run_id, step.now):
-            continue
-        if run.priority > best.get(run.queue, run.priority):
-            outranked.append(run_id)
-    recall(state, step, outranked[:_RECALLED_AT_ONCE], "recalled: runs of a better priority waited")
+    if best:
+        reason = "recalled: runs of a better priority waited"
+        recall_unreceived(state, step, lambda run: run.priority > best.get(run.queue, run.priority), reason)

@@ -11,10 +11,11 @@ from typing import Final
 from itinerary.protocol.instants import SECOND, Duration
 from itinerary.protocol.limits import LimitUse
 from scheduler_service.core.leader.parts.rates import RatedUse
+from scheduler_service.core.leader.parts.slots import uses_of
 from scheduler_service.core.leader.past_starts import ClockStepped, PastStarts, PruneStarts, ShiftStarts
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step
-from scheduler_service.core.limits import QUEUE, Limit
+from scheduler_service.core.limits import Limit
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.run_state import FINAL, PENDING, RUNNING, WAITING
 
@@ -27,7 +28,7 @@ def rates_of(state: SchedulerState, run: ActiveRun) -> tuple[RatedUse, ...]:
     if not limits:
         return ()
     found = []
-    for use in (LimitUse(QUEUE + run.queue), *run.limits):
+    for use in uses_of(run.queue, run.limits):
         limit = limits.get(use.name)
         rate = None if limit is None else limit.bounds_of(use.key).rate
         if limit is not None and rate is not None:

@@ -5,14 +5,19 @@ claim wins. Promises that no attempt is counted or lost. If the leader dies afte
 and its next message starts it. Never recalls while a known worker does not understand the mark.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Final
 
+from itinerary.protocol.instants import SECOND
 from scheduler_service.core.leader.commands import RecallClaims, Transition
 from scheduler_service.core.leader.results import ClaimsRecalled
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.run_state import PENDING, Event, next_state
+
+_LIES_TOO_LONG: Final = 10 * SECOND
+_RECALLED_AT_ONCE: Final = 1_000
 
 
 def recall(state: SchedulerState, step: Step, run_ids: Iterable[str], reason: str) -> int:
@@ -27,6 +32,18 @@ def recall(state: SchedulerState, step: Step, run_ids: Iterable[str], reason: st
     if wanted:
         step.others.append(RecallClaims(tuple(wanted)))
     return len(wanted)
+
+
+def recall_unreceived(state: SchedulerState, step: Step, wanted: Callable[[ActiveRun], bool], reason: str) -> None:
+    """Recall wanted runs that have lain in their queues for long, received by no worker; not all of many at once."""
+    unreceived = []
+    for run_id, at in state.unstarted.published.items():
+        run = state.runs.get(run_id)
+        if run is None or step.now - at < _LIES_TOO_LONG or state.unstarted.is_received(run_id, step.now):
+            continue
+        if wanted(run):
+            unreceived.append(run_id)
+    recall(state, step, unreceived[:_RECALLED_AT_ONCE], reason)
 
 
 def _may_be_recalled(state: SchedulerState, run: ActiveRun) -> bool:
