@@ -50,6 +50,7 @@ class CommitOrder:
         match command:
             case Apply():
                 self._name(_named_by(command))
+                self._of_queue.update(dict.fromkeys((order.queue for order in command.then), self.taken))
             case CreateRuns(runs=runs, cursor=None):
                 self._unfinished += [run.run_id for run in runs]
             case CreateRuns(set_back=False):

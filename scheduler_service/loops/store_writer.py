@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import assert_never
 
 import structlog
@@ -51,7 +52,17 @@ from scheduler_service.loops.commit_order import CommitOrder
 from scheduler_service.loops.lease_renewer import LeaseRenewer
 from scheduler_service.loops.mailbox import Mailbox, monotonic
 from scheduler_service.loops.placement_log import log_placed
-from scheduler_service.loops.write_groups import DispatchCommand, Group, grouped, in_growing_parts, merged
+from scheduler_service.loops.write_groups import (
+    Answers,
+    DispatchCommand,
+    Group,
+    all_refused,
+    grouped,
+    hands_over,
+    in_growing_parts,
+    merged,
+    none_dispatched,
+)
 from scheduler_service.ports.stores import LeaderStore
 
 log = structlog.get_logger(__name__)
@@ -61,8 +72,6 @@ _FEW = 100
 
 # Reads that are repeated by time, or whose asker has gone by then: they must not block the writes behind them.
 _GIVEN_UP = (ReadDue, ReadLanes, ReadHeads, ReadOverdue, ReadExpired, ReadCancels, ReadControls, ReadRebalance)
-
-Answers = list[Feedback]
 
 
 class StoreWriter:
@@ -167,9 +176,12 @@ class StoreWriter:
             try:
                 return self._do(group)
             except RowRefused as exc:
+                if len(group) == 1 and (write := hands_over(group[0])) is not None:
+                    # The write by itself takes each row that the database takes.
+                    return [*map(none_dispatched, write.then), *self._until_done([replace(write, then=())])]
                 if len(group) == 1:
                     log.error("row set aside", effect=type(group[0]).__name__, error=str(exc))
-                    return _all_refused(group[0])
+                    return all_refused(group[0])
                 return [answer for command in group for answer in self._until_done([command])]
             except StoreUnavailable as exc:
                 if self._gives_up(group[0], exc):
@@ -190,12 +202,20 @@ class StoreWriter:
         return isinstance(command, RecordStatistics) or (too_slow and isinstance(command, _GIVEN_UP))
 
     def _do(self, group: Group) -> Answers:
-        if len(group) == 1:
+        if len(group) == 1 and hands_over(group[0]) is None:
             answers = [self._done(group[0])]
         else:
             with self._store.together(self._renewer.lease):
-                answers = [self._done(command) for command in group]
+                answers = [answer for command in group for answer in self._done_with_dispatches(command)]
         return [answer for answer in answers if answer is not None]
+
+    def _done_with_dispatches(self, command: StoreCommand) -> list[Feedback | None]:
+        """Execute the command and what is dispatched with it; the loop needs the answers to that first."""
+        done = self._done(command)
+        if (write := hands_over(command)) is None:
+            return [done]
+        is_whole = isinstance(done, Applied) and not done.refused
+        return [*map(self._done if is_whole else none_dispatched, write.then), done]
 
     def _log(self, answer: Feedback) -> None:
         term = self._renewer.lease.term
@@ -269,19 +289,6 @@ class StoreWriter:
                 return None
             case _:
                 assert_never(command)
-
-
-def _all_refused(command: StoreCommand) -> Answers:
-    """The answer to a command that the database will never take: its runs are read, and nothing waits for it."""
-    match command:
-        case DispatchRuns(dispatches=dispatches):
-            return [RunsDispatched((), tuple(one.run_id for one in dispatches))]
-        case Redispatch(dispatches=dispatches, cause=cause):
-            return [RunsRedispatched((), tuple(one.run_id for one in dispatches), cause)]
-        case Apply(transitions=transitions):
-            return [Applied(Apply(transitions), tuple(one.run_id for one in transitions))]
-        case _:
-            return []
 
 
 def are_few(commands: list[StoreCommand]) -> bool:

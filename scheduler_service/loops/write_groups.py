@@ -7,6 +7,7 @@ from typing import Any
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.leader.commands import Apply, CreateRuns, DispatchRuns, Redispatch, StoreCommand
 from scheduler_service.core.leader.edits import MOST_ROWS
+from scheduler_service.core.leader.results import Applied, Feedback, RunsDispatched, RunsRedispatched
 
 _MOST_TRANSITIONS = 2000
 _SHARING = (CreateRuns, Apply)
@@ -16,6 +17,7 @@ _FIRST_MOVES, _MOST_MOVES = 250, 500
 
 DispatchCommand = DispatchRuns | Redispatch
 Group = list[StoreCommand]
+Answers = list[Feedback]
 
 
 def grouped(commands: list[StoreCommand]) -> list[Group]:
@@ -49,6 +51,29 @@ def _may_join(group: Group, command: StoreCommand) -> bool:
     return not (coalesces and any(isinstance(one, CreateRuns) for one in group))
 
 
+def hands_over(command: StoreCommand) -> Apply | None:
+    """The command, if it dispatches runs in the transaction that writes the ends of others."""
+    return command if isinstance(command, Apply) and command.then else None
+
+
+def none_dispatched(order: DispatchRuns) -> RunsDispatched:
+    """The answer that none of these was dispatched: their rows are read, and they wait for another pass."""
+    return RunsDispatched((), tuple(one.run_id for one in order.dispatches))
+
+
+def all_refused(command: StoreCommand) -> Answers:
+    """The answer to a command that the database will never take: its runs are read, and nothing waits for it."""
+    match command:
+        case DispatchRuns():
+            return [none_dispatched(command)]
+        case Redispatch(dispatches=dispatches, cause=cause):
+            return [RunsRedispatched((), tuple(one.run_id for one in dispatches), cause)]
+        case Apply(transitions=transitions):
+            return [Applied(Apply(transitions), tuple(one.run_id for one in transitions))]
+        case _:
+            return []
+
+
 def _edits(command: StoreCommand) -> bool:
     return isinstance(command, CreateRuns) and bool(command.planned)
 
@@ -75,6 +100,7 @@ def merged(commands: list[StoreCommand]) -> list[StoreCommand]:
                     command.position or last.position,
                     command.judged_until if command.judged_until is not None else last.judged_until,
                     last.awaited or command.awaited,
+                    last.then + command.then,
                 )
             case CreateRuns() as last, CreateRuns() if _may_be_one(last, command):
                 out[-1] = CreateRuns(

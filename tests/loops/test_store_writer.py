@@ -3,6 +3,7 @@
 import queue
 import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 import pytest
@@ -151,15 +152,54 @@ def test_what_the_database_never_takes_comes_back_as_refused_so_that_its_runs_ar
     writer.dispatch([move("a")])
     writer.dispatch([Redispatch((Dispatch("b", 1, 7),), "floor")])
     writer.carry_out([Apply((end,), position="1-0")])
-    dispatched, redispatched, applied = mailbox.drain(0)
+    writer.carry_out([Apply((end,), position="1-0", then=(move("d"),))])
+    dispatched, redispatched, applied, *handed_over = mailbox.drain(0)
     assert dispatched == RunsDispatched((), ("a",))
     assert redispatched == RunsRedispatched((), ("b",), "floor")
     assert applied == Applied(Apply((end,)), ("c",)), "its position is not committed"
+    assert handed_over == [RunsDispatched((), ("d",)), applied]
+
+
+def test_what_takes_the_slot_of_an_end_is_dispatched_in_its_transaction_or_not_at_all() -> None:
+    now = [100]
+    store, mailbox = FakeStore(lambda: now[0]), Mailbox()
+    lease = store.leases.acquire(0, "leader", 1_000_000)
+    assert lease is not None
+    store.runs.enqueue([NewRun(run_id, RunKind.ADHOC, "pkg.task", 50, 50) for run_id in "abcd"])
+    renewer = LeaseRenewer(store.leases, lease, 100, 1_000_000, lambda: None, clock=lambda: now[0])
+    writer = StoreWriter(store.leader, renewer, mailbox, threading.Event(), lambda _: None)
+    writer.dispatch([move("a")])
+    mailbox.drain(0)
+    first = replace(apply("a"), then=(DispatchRuns((Dispatch("b", 1, 8),), until=200),))
+    again = replace(apply("a"), then=(DispatchRuns((Dispatch("c", 1, 9),)),))
+    writer.carry_out([first])
+    writer.carry_out([again])
+    now[0] = 200
+    writer.carry_out([replace(apply("b"), then=(DispatchRuns((Dispatch("d", 1, 9),), until=200),))])
+    b, done, c, refused, d, late = mailbox.drain(0)
+    assert isinstance(b, RunsDispatched), "the loop hears of it before the slot is free"
+    assert [run.run_id for run in b.dispatched] == ["b"]
+    assert done == Applied(first, ())
+    assert (c, refused) == (RunsDispatched((), ("c",)), Applied(again, ("a",)))
+    assert d == RunsDispatched((), ("d",), outdated=True), "a freeze has begun since it was chosen"
+    assert isinstance(late, Applied)
+    assert late.refused == ()
+    states = {run.run_id: run.state for run in store.leader.read_runs("abcd")}
+    assert [states[run_id] for run_id in "abcd"] == [
+        RunState.COMPLETED,
+        RunState.COMPLETED,
+        RunState.SCHEDULED,
+        RunState.SCHEDULED,
+    ]
 
 
 def test_neighbouring_applies_become_one_and_a_read_stays_between_them() -> None:
     queued = [apply("x", position="1-1", judged_until=3), apply("y", position="2-1")]
     assert merged(queued) == [apply("x", "y", position="2-1", judged_until=3)]
+    ends = [replace(one, then=(move(run_id),)) for one, run_id in zip(queued, "ab", strict=True)]
+    assert merged(ends) == [
+        replace(apply("x", "y", position="2-1", judged_until=3), then=(move("a"), move("b"))),
+    ]
     read = ReadRuns(("a",))
     assert merged([*queued, read, apply("z")]) == [apply("x", "y", position="2-1", judged_until=3), read, apply("z")]
 
@@ -188,6 +228,9 @@ class Slow:
         self.begun, self.may_end = threading.Event(), threading.Event()
         self.dispatching, self.may_move = threading.Event(), threading.Event()
         self.done: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def together(self, _: Lease) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def apply(self, *_: object) -> tuple[str, ...]:
         self.begun.set()
@@ -244,6 +287,19 @@ def test_a_move_waits_for_the_write_that_concerns_it(slow: tuple[Slow, StoreWrit
     assert database.done.get(timeout=10) == "applied"
     moved = database.done.get(timeout=10)  # both at once, if they were queued by then
     assert moved == "x,a" or (moved, database.done.get(timeout=10)) == ("x", "a")
+
+
+def test_a_move_waits_for_an_earlier_one_of_its_queue_that_goes_with_an_end(slow: tuple[Slow, StoreWriter]) -> None:
+    database, syncer = slow
+    syncer.put(replace(apply("x"), then=(replace(move("next"), queue="q"),)))
+    assert database.begun.wait(10)
+    syncer.put(replace(move("a"), queue="q"))
+    syncer.put(replace(move("other"), queue="p"))
+    assert database.done.get(timeout=10) == "other"
+    with pytest.raises(queue.Empty):
+        database.done.get(timeout=0.1)
+    database.may_end.set()
+    assert [database.done.get(timeout=10) for _ in range(3)] == ["applied", "next", "a"]
 
 
 def test_a_move_does_not_wait_for_what_a_later_one_waits_for(slow: tuple[Slow, StoreWriter]) -> None:

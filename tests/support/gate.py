@@ -7,7 +7,7 @@ from typing import Final
 from itinerary.protocol.instants import SECOND, Duration, Instant, parse_instant
 from itinerary.protocol.limits import LimitUse, lane_of
 from scheduler_service.core.controls import Controls, QueuePause
-from scheduler_service.core.leader.commands import Apply, Command, DispatchRuns, ReadRuns, RecallClaims
+from scheduler_service.core.leader.commands import Apply, Command, Dispatch, DispatchRuns, ReadRuns, RecallClaims
 from scheduler_service.core.leader.iteration import iterate, next_wake
 from scheduler_service.core.leader.messages import Heartbeat, InboxMessage, Started, Succeeded
 from scheduler_service.core.leader.poll_state import ControlsRead, DueRead, Listened
@@ -35,6 +35,11 @@ def limit(concurrency: int, *, overrides: Mapping[str, int] | None = None) -> Li
     """A limit of so many in flight; its name is given by `Gate.edit`."""
     own = {key: Bounds(number) for key, number in (overrides or {}).items()}
     return Limit("", Bounds(concurrency), per_key=bool(own), overrides=own)
+
+
+def handed_over(write: Apply) -> list[Dispatch]:
+    """What is dispatched in the transaction of this write."""
+    return [one for order in write.then for one in order.dispatches]
 
 
 @dataclass
@@ -69,6 +74,7 @@ class Gate:
                     chosen += [one.run_id for one in dispatches]
                 case Apply():
                     self.applies.append(command)
+                    self.asked |= {one.run_id: (one.attempt, one.seq) for one in handed_over(command)}
                 case ReadRuns(run_ids=run_ids):
                     self.reads += run_ids
                 case RecallClaims(attempts=attempts):
@@ -125,9 +131,23 @@ class Gate:
         )
 
     def committed(self, *refused: str) -> list[str]:
-        """All that the leader wrote so far is committed, but for the transitions of these runs."""
+        """All that the leader wrote so far is committed, but for the transitions of these runs.
+
+        The ids of the runs that were dispatched with it, and of those that the leader chose then.
+        """
         applies, self.applies = self.applies, []
-        return self.step(*(Applied(one, refused) for one in applies))
+        answers: list[Feedback] = []
+        moved = []
+        for one in applies:
+            given = [dispatch.run_id for dispatch in handed_over(one)]
+            outdated = any(order.control != self.version for order in one.then)
+            if outdated or any(change.run_id in refused for change in one.transitions):
+                answers.append(RunsDispatched((), tuple(given), outdated))
+            else:
+                answers.append(RunsDispatched(tuple(map(self._dispatched, given)), ()))
+                moved += given
+            answers.append(Applied(one, refused))
+        return moved + self.step(*answers)
 
     def go(self, run_id: str) -> None:
         """The run is moved and starts."""

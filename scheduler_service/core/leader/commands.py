@@ -5,7 +5,7 @@ The loop hands each to the thread that owns that I/O. Holds no behaviour and doe
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from itinerary.protocol.instants import Instant
 from itinerary.protocol.limits import LimitUse
@@ -16,8 +16,6 @@ from scheduler_service.core.leader.past_starts import PruneStarts, ShiftStarts
 from scheduler_service.core.leader.poll_state import ReadCancels, ReadControls, ReadDue, ReadExpired, ReadOverdue
 from scheduler_service.core.model import DispatchedRun, JobHistory, MissedRange, NewRun
 from scheduler_service.core.run_state import Event, RunState
-
-T = TypeVar("T")
 
 CANCELLED_RUNNING: Final = "cancelled while running"
 """The reason of a run whose cancel was asked for before its attempt ended."""
@@ -133,9 +131,10 @@ class LateReport:
 class Apply:
     """One transaction: the transitions, the marks, and the inbox position up to which they were read.
 
-    `cancels` are runs that the leader itself cancels (overlap cancel_running). The store sets cancel_requested_at if
-    the run is not final and has none. See Cursor for `judged_until`.
-    `awaited`: runs wait for slots that it frees, so it is written at once.
+    `cancels` are runs that the leader itself cancels: the store sets cancel_requested_at if the run is not final and
+    has none. See Cursor for `judged_until`.
+    `awaited`: runs wait for slots that it frees, so it is written at once. `then`: these take such slots in the same
+    transaction, unless a transition is refused.
     """
 
     transitions: tuple[Transition, ...]
@@ -145,6 +144,7 @@ class Apply:
     position: str | None = None
     judged_until: Instant | None = None
     awaited: bool = False
+    then: tuple[DispatchRuns, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,15 @@ from scheduler_service.core.leader.freezing import skip_frozen
 from scheduler_service.core.leader.frozen import lateness_counts_from
 from scheduler_service.core.leader.holding import hold_back, queue_up, skip_beyond_limit
 from scheduler_service.core.leader.lanes import Lane
-from scheduler_service.core.leader.limiting import full_limit, has_worker, open_lanes, room_in_limit, still_waiting
+from scheduler_service.core.leader.limiting import (
+    full_limit,
+    hand_over,
+    has_worker,
+    may_hand_over,
+    open_lanes,
+    room_in_limit,
+    still_waiting,
+)
 from scheduler_service.core.leader.parts.slots import uses_of
 from scheduler_service.core.leader.planning import is_fresh, is_unjudged, miss
 from scheduler_service.core.leader.publish_windows import room
@@ -207,11 +215,14 @@ def _dispatch_queue(state: SchedulerState, step: Step, queue: str) -> None:
     if state.controls.pause_of(queue, step.now) is not None:
         state.judged.waits(step.now)
         return
-    most = room_in_limit(state, queue, room(state, queue, step.now))
+    with_ends = may_hand_over(state, queue)
+    most = room_in_limit(state, queue, room(state, queue, step.now), with_ends=with_ends)
+    if with_ends:
+        most = min(most, state.settings.dispatch_batch)  # in one transaction: the first messages go early
     with_limits = dispatches.waiting[queue].has_limited() and has_worker(state, queue)
     batch: list[Dispatch] = []
     while len(batch) < most and (lane := dispatches.first(queue, with_limits=with_limits)) is not None:
-        if lane.limits and (use := full_limit(state, lane)) is not None:
+        if lane.limits and (use := full_limit(state, lane, with_ends=with_ends)) is not None:
             state.slots.keep_promise(lane)
             dispatches.close(lane, use, step.now)
             continue
@@ -221,7 +232,11 @@ def _dispatch_queue(state: SchedulerState, step: Step, queue: str) -> None:
             batch += _take_out(state, lane, taken)
     size = state.settings.dispatch_batch
     version, until = state.controls.version, state.controls.next_beginning(step.now)
-    step.dispatching += [DispatchRuns(part, queue, version, until) for part in batched(batch, size)]
+    parts = [DispatchRuns(part, queue, version, until) for part in batched(batch, size)]
+    if with_ends and hand_over(state, queue, (one.run_id for one in batch)):
+        step.handing_over += parts
+    else:
+        step.dispatching += parts
     if batch and state.settings.publish_window is None:
         is_full = dispatches.first(queue, with_limits=with_limits) is not None
         state.windows.refilled(queue, is_full=is_full)

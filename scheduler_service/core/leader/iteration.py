@@ -267,11 +267,13 @@ def _answer(state: SchedulerState, step: Step, query: Query) -> None:
 def _runs_dispatched(state: SchedulerState, step: Step, answer: RunsDispatched) -> None:
     for run in answer.dispatched:
         state.dispatches.answered(run.run_id)
+        state.hand_overs.answered(run.run_id)
     take_dispatched(state, step, answer.dispatched)
     if answer.outdated:
         state.controls.want()
     for run_id in answer.refused:
         state.dispatches.answered(run_id)
+        state.hand_overs.answered(run_id)
         state.watermarks.gone(run_id)
         if not answer.outdated:
             state.reads.dispatch_refused(run_id)

@@ -13,6 +13,7 @@ from itinerary.protocol.instants import Instant
 from itinerary.protocol.limits import LimitUse
 from scheduler_service.core.leader.holding import held_text
 from scheduler_service.core.leader.job_states import is_paused
+from scheduler_service.core.leader.limiting import slots_taken
 from scheduler_service.core.leader.parts.rates import RatedUse
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.limits import QUEUE
@@ -36,9 +37,9 @@ class LimitUsage:
 def usage_of_limits(state: SchedulerState, now: Instant) -> Mapping[str, LimitUsage]:
     """The use of each limit that a run in flight names, or a due one that nothing else holds back."""
     used: dict[str, LimitUsage] = {}
-    for (name, key), count in state.slots.counts():
-        if not name.startswith(QUEUE):
-            used.setdefault(name, LimitUsage()).in_flight[key] = count
+    for use, count in state.slots.counts():
+        if not use.name.startswith(QUEUE):
+            used.setdefault(use.name, LimitUsage()).in_flight[use.key] = count - state.hand_overs.paired(use)
     for run in _waiting(state, now):
         since = could_go_since(run)
         for name, key in run.limits:
@@ -67,7 +68,7 @@ def is_full(state: SchedulerState, queue: str) -> bool:
     if limit is None:
         return False
     use, bounds = LimitUse(limit.name), limit.bounds
-    is_at_most = bounds.concurrency is not None and state.slots.count(use) >= bounds.concurrency
+    is_at_most = bounds.concurrency is not None and slots_taken(state, limit, use) >= bounds.concurrency
     return is_at_most or (bounds.rate is not None and state.rates.room(RatedUse(use, bounds.rate)) <= 0)
 
 

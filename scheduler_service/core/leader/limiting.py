@@ -5,6 +5,7 @@ to its queue and has a free slot. What fails an earlier check stands in no limit
 waits there until it has room. Never scans all lanes that wait, but for those that an edit concerns.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from itinerary.protocol.instants import SECOND, Instant
@@ -23,14 +24,15 @@ from scheduler_service.core.run_state import WAITING
 _PASSED_OVER_FOR: Final = 30 * SECOND
 
 
-def room_in_limit(state: SchedulerState, queue: str, most: int) -> int:
-    """How many of at most `most` runs the queue's own limit lets go."""
+def room_in_limit(state: SchedulerState, queue: str, most: int, *, with_ends: bool) -> int:
+    """How many of at most `most` runs the queue's own limit lets go, perhaps `with_ends` of this pass."""
     limit = state.controls.limits.get(QUEUE + queue)
     if limit is None:
         return most
     use, bounds = LimitUse(limit.name), limit.bounds
     if bounds.concurrency is not None:
-        most = min(most, bounds.concurrency - state.slots.count(use))
+        ending = _ending(state, limit, use) if with_ends else 0
+        most = min(most, bounds.concurrency - slots_taken(state, limit, use) + ending)
     if bounds.rate is not None and most > 0:
         rated = RatedUse(use, bounds.rate)
         state.rates.may_start((rated,))  # if there is no room, the pass that has some comes by itself
@@ -44,12 +46,45 @@ def has_worker(state: SchedulerState, queue: str) -> bool:
 
 
 def slots_taken(state: SchedulerState, limit: Limit, use: LimitUse) -> int:
-    """How many runs hold a slot of the limit that count as this use does."""
-    return state.slots.count(use) if limit.per_key else state.slots.count_of_all_keys(limit.name)
+    """How many slots of the limit are taken that count as this use does; one that is handed over counts once."""
+    if limit.per_key:
+        return state.slots.count(use) - state.hand_overs.paired(use)
+    return state.slots.count_of_all_keys(limit.name) - state.hand_overs.paired(limit.name)
 
 
-def full_limit(state: SchedulerState, lane: Lane) -> LimitUse | None:
-    """The first limit of the lane that has no room for it; None if all have."""
+def _ending(state: SchedulerState, limit: Limit, use: LimitUse) -> int:
+    return state.hand_overs.ending(use if limit.per_key else limit.name)
+
+
+def may_hand_over(state: SchedulerState, queue: str) -> bool:
+    """Whether runs of the queue may be dispatched in the transaction that writes the ends of this pass.
+
+    Not while another dispatch is under way: of two messages in a queue the later has the greater number.
+    """
+    return state.hand_overs.has_ends() and state.dispatches.of_queue[queue] <= state.hand_overs.of_queue(queue)
+
+
+def hand_over(state: SchedulerState, queue: str, chosen: Iterable[str]) -> bool:
+    """Give these runs, which have taken their slots, those that end in this pass; false if no limit is over by them."""
+    uses = {run_id: state.slots.uses(run_id) for run_id in chosen}
+    if not any(_is_over(state, use) for use in {one for some in uses.values() for one in some}):
+        return False
+    for run_id, taken in uses.items():
+        state.hand_overs.give(run_id, queue, taken)
+    return True
+
+
+def _is_over(state: SchedulerState, named: LimitUse) -> bool:
+    limit = state.controls.limits.get(named.name)
+    if limit is None:
+        return False
+    use = limit.counted(named)
+    most = limit.bounds_of(use.key).concurrency
+    return most is not None and slots_taken(state, limit, use) > most
+
+
+def full_limit(state: SchedulerState, lane: Lane, *, with_ends: bool = False) -> LimitUse | None:
+    """The first limit of the lane that has no room for it, also `with_ends` of this pass; None if all have."""
     rated = []
     for named in lane.limits:
         limit = state.controls.limits.get(named.name)
@@ -57,12 +92,11 @@ def full_limit(state: SchedulerState, lane: Lane) -> LimitUse | None:
             continue
         use = limit.counted(named)
         bounds, promised = limit.bounds_of(use.key), state.slots.promised(use, lane)
-        reserved = state.slots.reserved(use, lane)
-        if (
-            bounds.concurrency is not None
-            and slots_taken(state, limit, use) + promised + reserved >= bounds.concurrency
-        ):
-            return use
+        if bounds.concurrency is not None:
+            kept = promised + state.slots.reserved(use, lane)
+            ending = _ending(state, limit, use) if with_ends else 0
+            if slots_taken(state, limit, use) + kept - ending >= bounds.concurrency:
+                return use
         if bounds.rate is not None:
             count = bounds.rate.count - state.slots.reserved_start(use, lane)
             if count <= 0:
@@ -91,7 +125,7 @@ def open_lanes(state: SchedulerState, step: Step) -> None:
     """
     state.slots.consider(state.rates.take_free())
     _choose_reserver(state, step)
-    for use in state.slots.take_freed():
+    for use in dict.fromkeys((*state.slots.take_freed(), *state.hand_overs.ending_uses())):
         reserver = state.slots.reserver
         if reserver is not None and reserver.closed_by == use:
             _try(state, step, reserver, use)
@@ -107,7 +141,7 @@ def _try(state: SchedulerState, step: Step, lane: Lane, use: LimitUse) -> bool:
     if still_waiting(state, step, lane.runs[0][2]) is None:
         state.dispatches.discard_first(lane)
         return True
-    full = full_limit(state, lane)
+    full = full_limit(state, lane, with_ends=may_hand_over(state, lane.queue))
     if full == use:
         return False
     if full is not None:

@@ -18,6 +18,7 @@ from scheduler_service.core.leader.parts.edits import EditQueue
 from scheduler_service.core.leader.parts.epoch import Epoch
 from scheduler_service.core.leader.parts.frozen import FrozenRuns
 from scheduler_service.core.leader.parts.full_queues import FullQueues
+from scheduler_service.core.leader.parts.hand_overs import HandOvers
 from scheduler_service.core.leader.parts.held import HeldRuns
 from scheduler_service.core.leader.parts.inbox import InboxPosition
 from scheduler_service.core.leader.parts.jobs import Jobs
@@ -109,6 +110,7 @@ class SchedulerState:
     skipped: SkippedRanges = field(default_factory=SkippedRanges)
     dispatches: Dispatches = field(default_factory=Dispatches)
     slots: Slots = field(default_factory=Slots)
+    hand_overs: HandOvers = field(default_factory=HandOvers)
     windows: Windows = field(default_factory=Windows)
     controls: KnownControls = field(default_factory=KnownControls)
     paused: PausedOccurrences = field(default_factory=PausedOccurrences)

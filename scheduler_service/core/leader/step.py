@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from itinerary.protocol.batches import batched
 from itinerary.protocol.instants import SECOND, Instant
-from scheduler_service.core.leader.commands import Apply, Command, LateReport, ReadRuns, Transition
+from scheduler_service.core.leader.commands import Apply, Command, DispatchRuns, LateReport, ReadRuns, Transition
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.run_state import FINAL, PENDING, Event, RunState, is_allowed
@@ -21,6 +21,7 @@ class Step:
     now: Instant
     creating: list[Command] = field(default_factory=list)
     dispatching: list[Command] = field(default_factory=list)
+    handing_over: list[DispatchRuns] = field(default_factory=list)
     others: list[Command] = field(default_factory=list)
     transitions: list[Transition] = field(default_factory=list)
     late: list[LateReport] = field(default_factory=list)
@@ -50,7 +51,10 @@ class Step:
             self.transitions.append(change)
         if change.event is not Event.START:
             state.slots.ends(change.run_id, change.attempt)
-            self.awaited = self.awaited or state.awaits_slot_of(change.run_id)
+            if state.awaits_slot_of(change.run_id):
+                self.awaited = True
+                if change.to in FINAL:  # a retry may take its slot again before this end is committed
+                    state.hand_overs.ends(state.slots.uses(change.run_id))
         keep(state, run, self.now)
 
     def read(self, state: SchedulerState, run_id: str) -> None:
@@ -61,6 +65,7 @@ class Step:
     def finish(self, state: SchedulerState) -> list[Command]:
         """The commands in order: create rows, change them, dispatch them, then everything else."""
         commands = list(self.creating)
+        state.hand_overs.end_pass()
         if self._worth_applying(state):
             commands += self._applies(state)
             state.publishing.marks_stored()
@@ -74,10 +79,12 @@ class Step:
 
     def _applies(self, state: SchedulerState) -> list[Apply]:
         """The writes in parts; the last one commits the positions up to which was read and judged."""
-        *early, last = [*batched(self.transitions, state.settings.write_batch)] or [()]
-        awaited = self.awaited
+        # In one part with what takes the slots of runs that end.
+        size = len(self.transitions) if self.handing_over else state.settings.write_batch
+        *early, last = [*batched(self.transitions, size)] or [()]
+        awaited, then = self.awaited, tuple(self.handing_over)
         applies = [Apply(part, awaited=awaited) for part in early]
-        applies.append(Apply(last, (), tuple(self.late), (), state.inbox.position, state.judged.until, awaited))
+        applies.append(Apply(last, (), tuple(self.late), (), state.inbox.position, state.judged.until, awaited, then))
         applies[0] = replace(applies[0], published=tuple(state.publishing.marks), cancels=tuple(self.cancels))
         return applies
 

@@ -1,5 +1,7 @@
 """Slots of limits: who takes one, what frees it and what does not, and which run goes next."""
 
+from dataclasses import replace
+
 import pytest
 
 from itinerary.protocol.instants import MILLISECOND, SECOND
@@ -7,14 +9,17 @@ from itinerary.protocol.limits import LimitUse
 from itinerary.protocol.run_fields import RetryPolicy
 from scheduler_service.core.leader.iteration import next_wake
 from scheduler_service.core.leader.lanes import Lane
+from scheduler_service.core.leader.limit_use import usage_of_limits
+from scheduler_service.core.leader.messages import Failed
 from scheduler_service.core.leader.parts.dispatches import Dispatches
+from scheduler_service.core.leader.parts.hand_overs import HandOvers
 from scheduler_service.core.leader.results import ClaimsRecalled
 from scheduler_service.core.leader.state import CoreSettings
 from scheduler_service.core.limits import Bounds, Limit, Rate
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.run_state import RunState
 from scheduler_service.loops.store_writer import are_few
-from tests.support.gate import T0, Gate, limit, waiting
+from tests.support.gate import T0, Gate, handed_over, limit, waiting
 
 ACME, OTHER = ("tenant", "acme"), ("tenant", "other")
 
@@ -66,17 +71,85 @@ def test_an_end_for_whose_slot_runs_wait_is_written_at_once_and_others_are_not()
     assert not are_few(list(one.applies))
 
 
+def test_the_next_run_is_dispatched_in_the_transaction_of_the_end_and_counts_once() -> None:
+    one = gate(stripe=2, tenant=1)
+    ends, nexts = ("a", "b"), ("c", "d", "e")
+    one.due(*(waiting(run_id, "stripe") for run_id in (*ends, *nexts)))
+    for run_id in ends:
+        one.go(run_id)
+    one.applies.clear()
+    assert one.ended("a") == [], "no transaction of its own"
+    [write] = one.applies
+    assert [dispatch.run_id for dispatch in handed_over(write)] == ["c"]
+    assert write.then[0].control == one.version
+    assert one.state.slots.count(LimitUse("stripe")) == 3
+    assert usage_of_limits(one.state, one.now)["stripe"].in_flight[None] == 2
+    assert one.step(after=SECOND) == [], "neither of both is free"
+    assert one.ended("b") == []
+    assert [[dispatch.run_id for dispatch in handed_over(write)] for write in one.applies] == [["c"], ["d"]]
+    assert one.committed() == ["c", "d"]
+    assert one.state.slots.count(LimitUse("stripe")) == 2
+    assert one.step(after=SECOND) == []
+
+
+def test_slots_are_handed_over_for_all_limits_of_a_run_and_of_all_keys_together() -> None:
+    one = Gate()
+    one.edit(a=limit(1), b=limit(1), tenant=replace(limit(2), per_key=False))
+    one.beat()
+    one.due(waiting("0", "a", ("tenant", "x")), waiting("1", "b", ("tenant", "y")))
+    assert one.due(waiting("2", "a", "b", ("tenant", "z")), waiting("3", ("tenant", "x"))) == []
+    one.go("0")
+    one.go("1")
+    assert one.ended("0", "1") == []
+    assert sorted(one.committed()) == ["2", "3"]
+    assert one.due(waiting("4", ("tenant", "z"))) == []
+
+
+def test_a_slot_of_a_queue_s_own_limit_is_handed_over_too() -> None:
+    one = gate(of_q=2)
+    assert one.due(*(waiting(f"r{n}") for n in range(4))) == ["r0", "r1"]
+    one.go("r0")
+    one.go("r1")
+    assert one.ended("r0") == []
+    assert one.state.hand_overs.paired("queue:q") == 1
+    assert one.committed() == ["r2"]
+    assert one.state.hand_overs == HandOvers(), "nothing of it stays"
+
+
+def test_no_slot_is_handed_over_while_another_dispatch_of_the_queue_is_under_way() -> None:
+    one = gate(stripe=1)
+    one.due(waiting("a", "stripe"), waiting("b", "stripe"))
+    one.go("a")
+    assert one.due(waiting("free")) == ["free"]
+    one.applies.clear()
+    assert one.ended("a") == []
+    assert [handed_over(write) for write in one.applies] == [[]], "its number is greater, its message might be first"
+    assert one.committed() == ["b"]
+
+
+def test_the_end_of_a_run_frees_a_slot_for_a_run_of_another_queue_too() -> None:
+    one = gate(stripe=1)
+    one.beat(queues="qp")
+    one.due(waiting("a", "stripe"))
+    one.due(waiting("b", "stripe", queue="p"), waiting("c", "stripe"))
+    one.go("a")
+    one.ended("a")
+    assert [order.queue for order in one.applies[-1].then] == ["p"]
+    assert one.committed() == ["b"]
+
+
 def test_an_end_that_the_database_refuses_frees_nothing_before_the_row_says_so() -> None:
     one = gate(stripe=1)
     one.due(waiting("a", "stripe"), waiting("b", "stripe"))
     one.go("a")
     one.ended("a")
     assert one.committed("a") == []
-    assert one.row("a", RunState.RUNNING) == []
-    one.step(after=SECOND)
+    assert one.reads[-2:] == ["a", "b"], "b was to be dispatched with the end"
+    assert [*one.row("a", RunState.RUNNING), *one.row("b", RunState.SCHEDULED), *one.step(after=SECOND)] == []
     one.ended("a")
     one.committed("a")
-    assert one.row("a", RunState.COMPLETED) == ["b"]
+    assert one.row("b", RunState.SCHEDULED) == []
+    assert [*one.row("a", RunState.COMPLETED), *one.step(after=SECOND)] == ["b"]
 
 
 @pytest.mark.parametrize(("found", "chosen"), [(RunState.PENDING, []), (RunState.SCHEDULED, ["a", "b"])])
@@ -116,9 +189,12 @@ def test_a_retry_gives_its_slot_back_and_takes_its_turn_again() -> None:
 
 def test_an_end_that_is_committed_late_frees_no_slot_of_the_next_attempt() -> None:
     one = gate(stripe=1)
-    one.due(waiting("a", "stripe"), waiting("b", "stripe"))
+    one.due(waiting("a", "stripe", retry=RetryPolicy(max_attempts=2)), waiting("b", "stripe"))
     one.go("a")
-    one.ended("a")
+    one.applies.clear()
+    one.hear(Failed("a", 1, "w", one.now, one.now, {}, None))
+    assert one.applies
+    assert not handed_over(one.applies[-1]), "a may take its slot again before its end is committed"
     one.row("a", RunState.RUNNING, attempt=2)
     assert one.committed() == []
 
