@@ -241,6 +241,8 @@ def _schedule_text(schedule: Mapping[str, Any]) -> str:
             text = f"once, {schedule['at']}"
         case "solar":
             text = f"{schedule['event']} at {schedule['latitude']:g}, {schedule['longitude']:g}"
+        case "rrule":
+            text = f"{schedule['rrule']} from {schedule['dtstart'][:16]}"
         case "any":
             text = "; ".join(map(_schedule_text, schedule["of"]))
         case newer:  # of a service newer than this program

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Final, Unpack
 
@@ -110,6 +111,13 @@ class Schedule:
     ) -> None:  # fmt: skip
         """Add a job that runs at an event of the sun, such as sunset, at a place."""
         self._add(job_id, task, specs.solar(event, latitude, longitude, self._zone(timezone)), job)
+
+    def rrule(
+        self, job_id: str, rrule: str, dtstart: str | datetime, *, task: Any,
+        exdate: Sequence[str | date] | None = None, timezone: str | None = None, **job: Unpack[JobFields],
+    ) -> None:  # fmt: skip
+        """Add a job that runs by a recurrence rule of RFC 5545, in wall times of the zone."""
+        self._add(job_id, task, specs.rrule(rrule, dtstart, exdate, self._zone(timezone)), job)
 
     def any(self, job_id: str, of: Sequence[Mapping[str, Any]], *, task: Any, **job: Unpack[JobFields]) -> None:
         """Add a job that runs at every time of several schedules, each given as JSON."""

@@ -92,6 +92,19 @@ JOBS: Final[tuple[dict[str, Any], ...]] = (
         "tags": ["demo"],
     },
     {
+        "job_id": "demo.second-friday",
+        "title": "The second Friday of each month, by a recurrence rule",
+        "task": "itinerary.echo",
+        "kwargs": {"message": "patches"},
+        "schedule": {
+            "kind": "rrule",
+            "rrule": "FREQ=MONTHLY;BYDAY=2FR",
+            "dtstart": "2026-01-09T09:00",
+            "timezone": "Europe/Berlin",
+        },
+        "tags": ["demo"],
+    },
+    {
         "job_id": "demo.flaky",
         "title": "Fails at first, and succeeds when tried again",
         "task": "itinerary.fail",

@@ -97,6 +97,10 @@ SPECS: list[dict[str, Any]] = [
         "window": {"from": "22:00", "until": "04:30:30", "days": ["mon", "fri"]},
     },
     {
+        "kind": "rrule", "rrule": "FREQ=MONTHLY;BYDAY=2FR,-1MO", "dtstart": "2026-01-09T09:00:00",
+        "exdate": ["2026-02-13", "2026-03-13T09:00:00"], "timezone": "Europe/Berlin",
+    },
+    {
         "kind": "any",
         "of": [
             {
@@ -110,7 +114,7 @@ SPECS: list[dict[str, Any]] = [
 ]  # fmt: skip
 LEAST: dict[str, tuple[str, ...]] = {
     "cron": ("expr", "dialect"), "hourly": ("minute",), "interval": ("every",), "calendar": ("unit",), "once": ("at",),
-    "solar": ("event", "latitude", "longitude"), "any": ("of",),
+    "solar": ("event", "latitude", "longitude"), "any": ("of",), "rrule": ("rrule", "dtstart"),
 }  # fmt: skip
 OF_SPECS = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec['kind']} {spec.get('every', '')}".strip())
 OPTIONS = {

@@ -5,7 +5,7 @@ import inspect
 import math
 import re
 import textwrap
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from functools import wraps
 from pathlib import Path
@@ -97,6 +97,7 @@ def test_each_kind_has_a_decorator_and_every_field_a_place(app: Celery) -> None:
         "g": schedule.once("2027-06-01T00:00:00", timezone="Europe/Berlin", job_id="g", **fields),
         "h": schedule.solar("sunset", latitude=52.52, longitude=13.405, job_id="h", **fields),
         "i": schedule.interval("90m", window={"from": "09:00", "until": "17:00"}, job_id="i", **fields),
+        "l": schedule.rrule("FREQ=DAILY", "2027-01-01T09:00", exdate=[date(2027, 1, 3)], job_id="l", **fields),
         "j": schedule.any([{"kind": "cron", "expr": "0 9 * * *"}], job_id="j", **fields),
     }
 
@@ -108,7 +109,7 @@ def test_each_kind_has_a_decorator_and_every_field_a_place(app: Celery) -> None:
     read = {name: definition_of(read_job(body, created_at=0)[0]) for name, body in by_id(app).items()}
     assert [read[name]["schedule"]["kind"] for name in sorted(read)] == [
         "cron", "hourly", "interval", "interval", "calendar", "calendar", "once", "solar",
-        "interval", "any", "calendar", "cron",
+        "interval", "any", "calendar", "rrule", "cron",
     ]  # fmt: skip
     assert read["a"]["schedule"]["dst_fold"] == "both"
     assert (read["d"]["schedule"]["balanced"], read["d"]["schedule"]["pinned"]) == (True, True)

@@ -158,7 +158,15 @@ def test_every_demo_job_is_a_job_and_each_kind_is_there() -> None:
     bodies = demo_jobs(datetime(2026, 11, 27, 10, 0, tzinfo=UTC))
     for body in bodies:
         read_job(body, created_at=0)
-    assert {body["schedule"]["kind"] for body in bodies} == {"any", "cron", "hourly", "interval", "once", "solar"}
+    assert {body["schedule"]["kind"] for body in bodies} == {
+        "any",
+        "cron",
+        "hourly",
+        "interval",
+        "once",
+        "rrule",
+        "solar",
+    }
     assert any(body.get("retry", {}).get("max_attempts", 1) > 1 for body in bodies)
 
 

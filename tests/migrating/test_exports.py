@@ -95,6 +95,7 @@ def test_beat_is_given_exactly_what_it_can_say_and_the_rest_is_refused_by_name()
         job("closed", "0 3 * * *", calendars={"exclude": ["holidays"]}),
         job("window", {"kind": "interval", "every": "1h", "window": {"from": "09:00", "until": "17:00"}}),
         job("second", {"kind": "calendar", "unit": "month", "at": ["03:00"], "weekdays": ["fri"], "nth": [2]}),
+        job("rule", {"kind": "rrule", "rrule": "FREQ=DAILY", "dtstart": "2026-01-09T09:00"}),
         job("any", {"kind": "any", "of": [{"kind": "cron", "expr": "0 3 * * *"}]}),
     ]
     text, refused = export_beat(jobs, NOW, nearest=False)
@@ -105,7 +106,7 @@ def test_beat_is_given_exactly_what_it_can_say_and_the_rest_is_refused_by_name()
         "retries": "3 attempts", "paused": "paused", "typed": "typed values", "hidden": "hidden values",
         "ends": "end_at", "limited": "limits api: nothing there", "fair": "fair_key",
         "closed": "calendars holidays: it runs",
-        "window": "anew in each window", "any": "kind any", "second": "counts weekdays",
+        "window": "anew in each window", "any": "kind any", "rule": "kind rrule", "second": "counts weekdays",
     }.items():  # fmt: skip
         assert part in told.pop(name), name
     assert told == {}

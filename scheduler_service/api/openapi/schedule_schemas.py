@@ -115,16 +115,30 @@ class Solar(Strict):
     timezone: Zone = "UTC"
 
 
+class Recurrence(Strict):
+    """A recurrence rule of RFC 5545, DAILY or coarser, in wall times of the zone."""
+
+    kind: Literal["rrule"]
+    rrule: str = Field(min_length=10, max_length=1_000, pattern=r"^[ -~]+$", examples=["FREQ=MONTHLY;BYDAY=2FR"])
+    dtstart: str = Field(
+        pattern=f"^{WALL}$", examples=["2026-01-09T09:00"],
+        description="The wall time from which it counts; an occurrence only where the rule matches it",
+    )  # fmt: skip
+    exdate: list[Annotated[str, Field(pattern=f"^({DATE}|{WALL})$")]] | None = Field(
+        None, max_length=1_000, examples=[["2026-12-25"]], description="Wall times, or whole days, that are left out"
+    )
+    timezone: Zone = "UTC"
+
+
+_OneOf = Cron | Hourly | Interval | Calendar | Once | Solar | Recurrence
+
+
 class AnyOf(Strict):
     """Every time of its members, each time once; each member may have a time zone of its own."""
 
     kind: Literal["any"]
-    of: list[Annotated[Cron | Hourly | Interval | Calendar | Once | Solar, Field(discriminator="kind")]] = Field(
-        min_length=1, max_length=20
-    )
+    of: list[Annotated[_OneOf, Field(discriminator="kind")]] = Field(min_length=1, max_length=20)
 
 
-class Schedule(
-    RootModel[Annotated[Cron | Hourly | Interval | Calendar | Once | Solar | AnyOf, Field(discriminator="kind")]]
-):
+class Schedule(RootModel[Annotated[_OneOf | AnyOf, Field(discriminator="kind")]]):
     """A schedule of one of the kinds."""

@@ -33,6 +33,7 @@ KINDS: Final = (
     ("calendar", "Calendar", "every N days, weeks or months, at wall times"),
     ("once", "Once", "one instant"),
     ("solar", "Solar", "sunrise, dusk, ... at a place"),
+    ("rrule", "Recurrence", "a rule of RFC 5545, as calendar programs write it"),
     ("any", "Any of", "every time of several schedules"),
 )
 # The fields of each kind of schedule; the form's names have the kind as prefix.
@@ -43,10 +44,11 @@ _TEXTS: Final = {
     "calendar": ("unit", "start", "timezone"),
     "once": ("at",),
     "solar": ("event", "timezone"),
+    "rrule": ("rrule", "dtstart", "timezone"),
 }
 _NUMBERS: Final = {"hourly": ("minute",), "calendar": ("every",)}
 _DECIMALS: Final = {"solar": ("latitude", "longitude")}
-_LISTS: Final = {"calendar": ("at", "weekdays")}
+_LISTS: Final = {"calendar": ("at", "weekdays"), "rrule": ("exdate",)}
 _WHOLES: Final = {"calendar": ("days", "nth")}
 _SWITCHES: Final = {"interval": ("balanced", "pinned")}
 _JSON: Final = (ARGS, KWARGS, HEADERS, JOB_LIMITS, CALENDARS)
@@ -63,6 +65,7 @@ LABELS: Final = {path: leaf.label for path, leaf in _LEAVES.items()} | {
     "calendar.days": "Days", "calendar.nth": "Which of them",
     "calendar.start": "First day", "calendar.timezone": "Time zone", "once.at": "At",
     "solar.event": "Event", "solar.latitude": "Latitude", "solar.longitude": "Longitude", "solar.timezone": "Time zone",
+    "rrule.rrule": "Rule", "rrule.dtstart": "Start", "rrule.exdate": "Except", "rrule.timezone": "Time zone",
     "any.of": "Schedules", **picking.LABELS,
 }  # fmt: skip
 """The form's labels of its fields, used in its errors too."""
@@ -118,6 +121,7 @@ def _text(value: Any) -> str:
 BLANK: Final[dict[str, str]] = _texts(DEFAULTS) | {
     **picking.BLANK, "kind": "pick", "interval.every": "1h", "cron.expr": "0 2 * * *", "hourly.minute": "0",
     "calendar.every": "1", "calendar.unit": "day", "calendar.at": "05:30", "solar.event": "sunrise",
+    "rrule.rrule": "FREQ=MONTHLY;BYDAY=2FR",
     "any.of": '[\n  {"kind": "cron", "expr": "0 9 * * *"},\n  {"kind": "cron", "expr": "30 17 * * fri"}\n]',
 }  # fmt: skip
 """A new form: the defaults of a job, and a schedule of each kind."""

@@ -20,6 +20,7 @@ from scheduler_service.core.schedules.kinds import (
     HourlySchedule,
     IntervalSchedule,
     OnceSchedule,
+    RuleSchedule,
     Schedule,
     SimpleSchedule,
     SolarSchedule,
@@ -67,7 +68,7 @@ class ReadSchedules:
                     return INTERVAL, schedule.first, schedule.every, _EVER
                 case OnceSchedule():
                     return ONCE, schedule.at, 0, _EVER
-                case SolarSchedule() | WindowSchedule():
+                case SolarSchedule() | WindowSchedule() | RuleSchedule():
                     return self._single(schedule)
                 case UnionSchedule():
                     first = self._behind + len(self._members)

@@ -56,6 +56,8 @@ def _may_run_out(schedule: Mapping[str, Any]) -> bool:
             return True
         case "cron":
             return len(str(schedule.get("expr")).split()) == _CRON_WITH_YEAR
+        case "rrule":
+            return any(f"{part}=" in str(schedule.get("rrule")) for part in ("COUNT", "UNTIL"))
         case "any":
             return all(map(_may_run_out, schedule.get("of") or ()))
         case _:

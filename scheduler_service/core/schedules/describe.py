@@ -27,6 +27,7 @@ from scheduler_service.core.schedules.kinds import (
     HourlySchedule,
     IntervalSchedule,
     OnceSchedule,
+    RuleSchedule,
     Schedule,
     SolarSchedule,
     UnionSchedule,
@@ -64,6 +65,8 @@ def describe(schedule: Schedule) -> str:
             return _solar(schedule)
         case WindowSchedule():
             return _window(schedule)
+        case RuleSchedule():
+            return _rule(schedule)
         case UnionSchedule():
             first, *others = map(describe, schedule.of)
             return "; ".join([first, *(f"or {text[0].lower()}{text[1:]}" for text in others)])
@@ -166,6 +169,13 @@ def _solar(schedule: SolarSchedule) -> str:
     latitude = f"{abs(schedule.latitude):g} {'S' if schedule.latitude < 0 else 'N'}"
     longitude = f"{abs(schedule.longitude):g} {'W' if schedule.longitude < 0 else 'E'}"
     return f"At {event} at {latitude}, {longitude} ({schedule.zone})"
+
+
+def _rule(schedule: RuleSchedule) -> str:
+    count = len(schedule.excluded) + len(schedule.excluded_days)
+    without = f", without {count} exception{'s' if count > 1 else ''}" if count else ""
+    start = format_instant(schedule.first * SECOND)[:16].replace("T", " ")
+    return f"By the rule {schedule.rule} from {start}{without} ({schedule.zone})"
 
 
 def _length(duration: Duration) -> str:

@@ -88,6 +88,17 @@ class WindowSchedule:
 
 
 @dataclass(frozen=True, slots=True)
+class RuleSchedule:
+    """A recurrence rule of RFC 5545 from the wall time `first` (seconds), without the excluded times and days."""
+
+    rule: str
+    first: int
+    zone: str
+    excluded: tuple[int, ...] = ()
+    excluded_days: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class UnionSchedule:
     """Every time of its members, each time once."""
 
@@ -95,7 +106,7 @@ class UnionSchedule:
 
 
 WallSchedule = CronSchedule | HourlySchedule | CalendarSchedule
-SimpleSchedule = WallSchedule | IntervalSchedule | WindowSchedule | OnceSchedule | SolarSchedule
+SimpleSchedule = WallSchedule | IntervalSchedule | WindowSchedule | OnceSchedule | SolarSchedule | RuleSchedule
 Schedule = SimpleSchedule | UnionSchedule
 
 
@@ -129,7 +140,7 @@ def zone_of(schedule: Schedule) -> str:
     match schedule:
         case CronSchedule() | HourlySchedule() | CalendarSchedule():
             return schedule.wall.zone
-        case IntervalSchedule() | WindowSchedule() | SolarSchedule():
+        case IntervalSchedule() | WindowSchedule() | SolarSchedule() | RuleSchedule():
             return schedule.zone
         case OnceSchedule():
             return "UTC"

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeVar, assert_never, get_args
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import Instant, format_instant
 from scheduler_service.core.memo import shared
-from scheduler_service.core.schedules import calendar_specs, interval_specs, solar_specs, union_specs
+from scheduler_service.core.schedules import calendar_specs, interval_specs, rule_specs, solar_specs, union_specs
 from scheduler_service.core.schedules.clock_rules import ClockRule
 from scheduler_service.core.schedules.cron import CronLine, has_hash, read_line, resolve_hash, rewritten
 from scheduler_service.core.schedules.dialects import DIALECTS, Dialect
@@ -30,7 +30,7 @@ from scheduler_service.core.schedules.wall_times import Clockwork, WallTimes
 from scheduler_service.core.schedules.warnings import clock_warnings
 from scheduler_service.core.schedules.zone_eras import cached_by_rules, number_in_force
 
-Kind = Literal["cron", "hourly", "interval", "calendar", "once", "solar", "any"]
+Kind = Literal["cron", "hourly", "interval", "calendar", "once", "solar", "rrule", "any"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 SPEC_FIELDS: Final[Mapping[Kind, tuple[str, ...]]] = {
     "cron": ("expr", "dialect", "timezone", "day_match", "dst_gap", "dst_fold"),
@@ -39,6 +39,7 @@ SPEC_FIELDS: Final[Mapping[Kind, tuple[str, ...]]] = {
     "calendar": calendar_specs.KEYS,
     "once": ("at", "timezone"),
     "solar": solar_specs.KEYS,
+    "rrule": rule_specs.KEYS,
     "any": union_specs.KEYS,
 }
 """The keys that a spec of each kind may hold beside `kind`."""
@@ -119,6 +120,9 @@ def _parse(spec: Mapping[str, Any], job_id: str, created_at: Instant) -> ParsedS
         case "solar":
             solar, notes = solar_specs.parse(*(canonical[key] for key in solar_specs.KEYS))
             return ParsedSchedule(solar, canonical, notes)
+        case "rrule":
+            rule, notes = rule_specs.parse(canonical)
+            return ParsedSchedule(rule, canonical, notes)
         case "any":
             return _union(canonical, job_id, created_at)
         case _:
@@ -144,6 +148,8 @@ def _canonical(spec: Mapping[str, Any], job_id: str) -> Mapping[str, Any]:
             return {"kind": kind, "at": format_instant(moment(spec.get("at"), "at", timezone))}
         case "solar":
             return solar_specs.canonical(spec)
+        case "rrule":
+            return rule_specs.canonical(spec)
         case "any":
             return {"kind": kind, "of": [dict(member) for member in _members(spec, job_id, _canonical)]}
         case _:

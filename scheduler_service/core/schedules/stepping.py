@@ -20,12 +20,14 @@ from scheduler_service.core.schedules.kinds import (
     HourlySchedule,
     IntervalSchedule,
     OnceSchedule,
+    RuleSchedule,
     Schedule,
     SimpleSchedule,
     SolarSchedule,
     UnionSchedule,
     WindowSchedule,
 )
+from scheduler_service.core.schedules.rule_times import last_of_rule, rule_from, rule_parts
 from scheduler_service.core.schedules.solar_times import last_solar, solar_from, solar_seconds
 from scheduler_service.core.schedules.union_times import united, united_arrays
 from scheduler_service.core.schedules.wall_times import WallTimes, times_of_day
@@ -95,6 +97,8 @@ def _from(schedule: Schedule, low: Instant) -> Iterator[Instant]:
             yield from (second * SECOND for second in solar_from(schedule, low))
         case WindowSchedule():
             yield from window_from(schedule, low)
+        case RuleSchedule():
+            yield from rule_from(schedule, low)
         case UnionSchedule():
             yield from united(_from(member, low) for member in schedule.of)
         case _:
@@ -140,6 +144,8 @@ def latest(schedule: Schedule, start: Instant, end: Instant) -> Instant | None:
             return None if second is None else second * SECOND
         case WindowSchedule():
             return last_of_window(schedule, start, end)
+        case RuleSchedule():
+            return last_of_rule(schedule, start, end)
         case UnionSchedule():
             newest_of = (latest(member, start, end) for member in schedule.of)
             return max((at for at in newest_of if at is not None), default=None)
@@ -173,6 +179,8 @@ def parts(schedule: Schedule, start: Instant, end: Instant) -> Iterator[Ints]:
             yield np.fromiter(solar_seconds(schedule, start, end), dtype=np.int64) * SECOND
         case WindowSchedule():
             yield from window_parts(schedule, start, end)
+        case RuleSchedule():
+            yield from rule_parts(schedule, start, end)
         case UnionSchedule():
             step = min(map(_stride, schedule.of))
             for low in range(start, end, step):
@@ -191,7 +199,7 @@ def _stride(schedule: SimpleSchedule) -> Duration:
             return _CANDIDATES * schedule.every
         case WindowSchedule():
             return chunk_days(schedule) * DAY
-        case OnceSchedule() | SolarSchedule():
+        case OnceSchedule() | SolarSchedule() | RuleSchedule():
             return HORIZON_DAYS * DAY
         case _:
             assert_never(schedule)

@@ -11,6 +11,7 @@ import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -35,7 +36,7 @@ from itinerary.protocol.identity import check_job_id
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["any", "balanced", "calendar", "cron", "hourly", "interval", "once", "solar"]
+__all__ = ["any", "balanced", "calendar", "cron", "hourly", "interval", "once", "rrule", "solar"]
 
 _Task = TypeVar("_Task")
 
@@ -143,6 +144,19 @@ def solar(
 ) -> Callable[[_Task], _Task]:
     """Run the task at an event of the sun, such as sunset, at a place."""
     return _declare(lambda: specs.solar(event, latitude, longitude, timezone), job_id, job)
+
+
+def rrule(
+    rrule: str,
+    dtstart: str | datetime,
+    *,
+    exdate: Sequence[str | date] | None = None,
+    timezone: str | None = None,
+    job_id: str | None = None,
+    **job: Unpack[JobFields],
+) -> Callable[[_Task], _Task]:
+    """Run the task by a recurrence rule of RFC 5545, such as `FREQ=MONTHLY;BYDAY=2FR`, in wall times of the zone."""
+    return _declare(lambda: specs.rrule(rrule, dtstart, exdate, timezone), job_id, job)
 
 
 def any(

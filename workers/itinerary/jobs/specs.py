@@ -4,7 +4,7 @@ A value that is not given is left out, so that the service's own default holds.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 from itinerary.jobs.body import plain_fields
@@ -73,6 +73,17 @@ def solar(event: SolarEvent, latitude: float, longitude: float, timezone: str | 
     """An event of the sun at a place."""
     place = {"latitude": latitude, "longitude": longitude}
     return plain_fields({"kind": "solar", "event": event, **place, "timezone": timezone})
+
+
+def rrule(rule: str, dtstart: str | datetime, exdate: Sequence[str | date] | None, timezone: str | None) -> Spec:
+    """A recurrence rule; datetimes are wall times of the zone."""
+    without = None if exdate is None else [_wall(each) for each in exdate]
+    given = {"rrule": rule, "dtstart": _wall(dtstart), "exdate": without, "timezone": timezone}
+    return plain_fields({"kind": "rrule", **given})
+
+
+def _wall(moment: str | date) -> str:
+    return moment if isinstance(moment, str) else moment.isoformat()
 
 
 def any_of(of: Sequence[Mapping[str, Any]]) -> Spec:
