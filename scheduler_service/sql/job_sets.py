@@ -20,9 +20,10 @@ from scheduler_service.sql.audit import record_all
 from scheduler_service.sql.batch import Batch
 from scheduler_service.sql.database import Database, again_when_busy
 from scheduler_service.sql.dialect import Dialect
-from scheduler_service.sql.job_limits import judge_limits, keep_limits
+from scheduler_service.sql.job_calendars import judge_calendars
+from scheduler_service.sql.job_limits import judge_limits
 from scheduler_service.sql.job_rows import JOB_COLUMNS, named_job_of
-from scheduler_service.sql.jobs import audited, job_row, version_row
+from scheduler_service.sql.jobs import audited, job_row, keep_named, version_row
 from scheduler_service.sql.tables import job_versions, jobs
 
 _ADVISORY_LOCK: Final = 0x17_1EAA_2E
@@ -57,6 +58,7 @@ class SqlJobSets(JobSets):
         plan = plan_jobs(self._read(wanted).present, wanted)
         with self._database.read() as connection:
             judge_limits(connection, _saved(plan, wanted))
+            judge_calendars(connection, _saved(plan, wanted))
         return plan
 
     @again_when_busy
@@ -106,7 +108,7 @@ class SqlJobSets(JobSets):
         later += [_next(replace(job, deleted=True), job, now) for job in plan.removed]
         self._insert(connection, fresh, now)
         _update(connection, later, now)
-        keep_limits(connection, _saved(plan, wanted))
+        keep_named(connection, _saved(plan, wanted))
         written = [*fresh, *later]
         _write_versions(connection, written, by)
         taken = [change.there for change in plan.changed if not change.of_definition]

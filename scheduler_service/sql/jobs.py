@@ -4,7 +4,7 @@ Promises that of two concurrent changes one follows the other or is rejected. A 
 database's time, later than that of the version before. Never plans: the leader finds unplanned versions.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
@@ -23,6 +23,7 @@ from scheduler_service.core.model import Job
 from scheduler_service.ports.stores import JobFilter, JobStore, Page
 from scheduler_service.sql.audit import record
 from scheduler_service.sql.database import Database, again_when_busy
+from scheduler_service.sql.job_calendars import keep_calendars
 from scheduler_service.sql.job_limits import keep_limits
 from scheduler_service.sql.job_rows import JOB_COLUMNS, job_of, listed_job_of, named_job_of, search_columns, tag_line
 from scheduler_service.sql.paging import page_of, read_cursor
@@ -155,7 +156,7 @@ class SqlJobStore(JobStore):
         inserted = connection.execute(row.on_conflict_do_nothing().returning(jobs.c.version)).first()
         if inserted is None:
             raise _CreatedMeanwhile(f"job {job.job_id} exists", "job-exists")
-        keep_limits(connection, [("", created, None)])
+        keep_named(connection, [("", created, None)])
         keep_version(connection, created, None, now, by)
         return created
 
@@ -166,7 +167,7 @@ class SqlJobStore(JobStore):
         created = _as_kept(created)
         changed = update(jobs).where(jobs.c.job_id == job.job_id, jobs.c.version == before.version)
         connection.execute(changed.values(**job_row(created), updated_at=now))
-        keep_limits(connection, [("", created, before)])
+        keep_named(connection, [("", created, before)])
         keep_version(connection, created, before, now, by)
         return created
 
@@ -203,6 +204,12 @@ def job_conditions(wanted: JobFilter) -> list[ColumnElement[bool]]:
     if wanted.source is not None:
         conditions.append(jobs.c.source == wanted.source)
     return conditions
+
+
+def keep_named(connection: Connection, saved: Sequence[tuple[str, Job, Job | None]]) -> None:
+    """Judge and record what saved jobs name: limits and calendars."""
+    keep_limits(connection, saved)
+    keep_calendars(connection, saved)
 
 
 def keep_version(

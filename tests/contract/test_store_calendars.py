@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from itinerary.protocol.errors import BadValue, Conflict, LeaseLost, NotFound
+from itinerary.protocol.errors import BadValue, BadValues, Conflict, LeaseLost, NotFound
 from itinerary.protocol.instants import SECOND
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.calendars.model import Compiled, NamedDays, NamedSpan
 from scheduler_service.core.calendars.stored import CalendarContent, StoredCalendar
+from scheduler_service.core.contract.job_plan import JobSet
 from scheduler_service.core.contract.pruning import Past
 from scheduler_service.core.controls import CalendarEdit
 from scheduler_service.core.leader.commands import CreateRuns
@@ -18,10 +19,11 @@ from scheduler_service.ports.records import AuditFilter
 from scheduler_service.ports.stores import UNKNOWN
 from scheduler_service.sql import calendars as sql_calendars
 from scheduler_service.sql.audit import SqlAuditLog
+from scheduler_service.sql.job_sets import SqlJobSets
 from scheduler_service.sql.named_by_jobs import CALENDARS_NAMED
 from scheduler_service.sql.pruning import SqlPruning
 from tests.support import fake_calendars
-from tests.support.store_bed import StoreBed
+from tests.support.store_bed import StoreBed, a_job
 
 BY = AuditedChange("olga", "operator", "calendar.put")
 XMAS = Compiled("Europe/Berlin", days=(NamedDays(20_812, 20_813, "Weihnachten"),))
@@ -189,6 +191,43 @@ def test_jobs_that_name_a_calendar_are_read_page_by_page(bed: StoreBed) -> None:
     last, following = bed.leader.calendar_jobs("de", "a", lease.now, 2)
     assert ([one.job_id for one in last], following) == (["c"], None)
     assert bed.leader.calendar_jobs("none", "", lease.now, 2) == ([], None)
+
+
+def test_a_job_is_saved_with_calendars_that_are_there_and_fit(bed: StoreBed) -> None:
+    bed.lead()
+    put(bed, "de", XMAS)
+    put(bed, "hours", HOURS)
+    berlin = {"kind": "cron", "expr": "0 9 * * *", "timezone": "Europe/Berlin"}
+    moved = {"exclude": ["de"], "when_excluded": "next_day"}
+    for calendars, schedule, field in (
+        ({"exclude": ["de", "fr"]}, berlin, "calendars.exclude.1"),
+        ({"only": ["fr"]}, berlin, "calendars.only.0"),
+        ({"exclude": ["hours"], "when_excluded": "next_day"}, berlin, "calendars.exclude.0"),
+        (moved, {**berlin, "timezone": "Europe/Paris"}, "calendars.exclude.0"),
+    ):
+        with pytest.raises(BadValues) as refused:
+            bed.jobs.create(a_job("refused", schedule=schedule, calendars=calendars))
+        assert [error.field for error in refused.value.errors] == [field]
+    job = bed.jobs.create(a_job("job", schedule=berlin, calendars=moved))
+    with pytest.raises(Conflict, match="calendar de is named by job"):
+        put(bed, "de", HOURS)
+    assert bed.calendars.jobs_using("de", 5) == ["job"]
+    bed.jobs.replace(a_job("job", schedule=berlin, calendars={"only": ["hours"]}), None)
+    assert (bed.calendars.jobs_using("de", 5), bed.calendars.jobs_using("hours", 5)) == ([], ["job"])
+    bed.calendars.delete("de", by=BY)
+    bed.jobs.delete(job.job_id, None)
+    bed.calendars.delete("hours", by=BY)
+
+
+def test_a_set_of_jobs_is_planned_and_applied_with_its_calendars(sql_stores: StoreBed) -> None:
+    assert sql_stores.database is not None
+    sets, wanted = SqlJobSets(sql_stores.database), JobSet("file", (a_job("a", calendars={"exclude": ["de"]}),))
+    for apply in (sets.plan, lambda asked: sets.apply(asked, None)):
+        with pytest.raises(BadValues, match=r"jobs.0.calendars.exclude.0"):
+            apply(wanted)
+    put(sql_stores, "de", XMAS)
+    sets.apply(wanted, None)
+    assert sql_stores.calendars.jobs_using("de", 5) == ["a"]
 
 
 def test_versions_are_kept_as_long_as_history(sql_stores: StoreBed) -> None:

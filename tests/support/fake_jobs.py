@@ -7,6 +7,7 @@ from itinerary.protocol.errors import Conflict, NotFound, StaleVersion
 from itinerary.protocol.instants import MICROSECOND, Instant
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.balancing.placements import carry_place
+from scheduler_service.core.contract.calendar_uses import calendars_named, counts_days, refuse_calendars
 from scheduler_service.core.contract.job_json import definition_of, job_body, read_stored_job
 from scheduler_service.core.contract.limit_uses import limits_named, refuse_limits
 from scheduler_service.core.contract.unknown_fields import carried
@@ -111,10 +112,18 @@ class FakeJobStore:
             refuse_limits([("", job)], self._tables.per_key())
             self._tables.job_limits[job.job_id] = frozenset(limit.name for limit in limits_named(job))
 
+    def _keep_calendars(self, job: Job) -> None:
+        known = {one: stored.content.compiled for one, stored in self._tables.calendars.items()}
+        refuse_calendars([("", job)], known)
+        named = calendars_named(job)
+        ids = () if named is None else named.ids
+        self._tables.job_calendars[job.job_id] = {one: counts_days(named, one) for one in ids if named is not None}
+
     def _add(self, job: Job, by: AuditedChange | None, *, anew: bool = False) -> Job:
         row = self._tables.jobs.get(job.job_id, JobRow([]))
         before = row.versions[-1] if row.versions else None
         self._keep_limits(job, before)
+        self._keep_calendars(job)
         self._tables.jobs[job.job_id] = row
         now = self._tables.clock()
         effective_from = now if before is None else max(now, before.effective_from + MICROSECOND)

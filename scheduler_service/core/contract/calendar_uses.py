@@ -1,0 +1,58 @@
+"""Whether the calendars that jobs name exist, and have what the jobs need of them. Pure.
+
+The store asks it in the transaction that saves the job.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from itinerary.protocol.errors import BadValue, BadValues
+from itinerary.protocol.run_request import MOST_ERRORS
+from scheduler_service.core.calendars.model import Compiled, JobCalendars
+from scheduler_service.core.model import Job
+from scheduler_service.core.schedules.kinds import zone_of
+
+
+def calendars_named(job: Job | None) -> JobCalendars | None:
+    """The calendars that a current job names; None for one that is deleted, or not there."""
+    return None if job is None or job.deleted else job.calendars
+
+
+def counts_days(calendars: JobCalendars, calendar_id: str) -> bool:
+    """Whether the job moves or counts days by this calendar, so that it needs whole days of its zone."""
+    moves = calendars.when_excluded != "skip" and calendar_id in (*calendars.exclude, *calendars.only)
+    return moves or calendar_id == calendars.workdays
+
+
+def refuse_calendars(saved: Sequence[tuple[str, Job]], known: Mapping[str, Compiled]) -> None:
+    """Raise BadValues for the calendars of jobs that are saved, each job with its place in the request."""
+    found = [(place, error) for place, job in saved for error in _errors(job, known)]
+    if found:
+        raise BadValues([error.under(place) if place else error for place, error in found[:MOST_ERRORS]])
+
+
+def _errors(job: Job, known: Mapping[str, Compiled]) -> Iterator[BadValue]:
+    calendars = calendars_named(job)
+    for field, calendar_id in () if calendars is None else _named(calendars):
+        compiled = known.get(calendar_id)
+        if compiled is None:
+            rule = f"no calendar has this id; create it with `itinerary calendars set {calendar_id}`"
+            yield BadValue(f"calendars.{field}", calendar_id, rule)
+        elif calendars is not None and counts_days(calendars, calendar_id):
+            yield from _day_errors(job, field, calendar_id, compiled)
+
+
+def _named(calendars: JobCalendars) -> Iterator[tuple[str, str]]:
+    for name, ids in (("exclude", calendars.exclude), ("only", calendars.only)):
+        yield from ((f"{name}.{place}", calendar_id) for place, calendar_id in enumerate(ids))
+    if calendars.workdays is not None:
+        yield "workdays", calendars.workdays
+
+
+def _day_errors(job: Job, field: str, calendar_id: str, compiled: Compiled) -> Iterator[BadValue]:
+    zone = zone_of(job.schedule)
+    if not compiled.whole_days:
+        rule = "days are moved and counted by calendars of whole days; this one has times of day"
+        yield BadValue(f"calendars.{field}", calendar_id, rule)
+    if zone != compiled.timezone:
+        rule = f"days are moved and counted in one zone; the schedule is in {zone}, the calendar in {compiled.timezone}"
+        yield BadValue(f"calendars.{field}", calendar_id, rule)
