@@ -30,6 +30,7 @@ from scheduler_service.loops.scheduler_loop import Adapters
 from scheduler_service.metrics.leader import PrometheusMeter
 from scheduler_service.observability.leader_port import leader_port
 from scheduler_service.ports.broker import DataMarks, Dispatcher, Inbox, Queues
+from scheduler_service.ports.calendars import CalendarStore
 from scheduler_service.ports.freezes import FreezeStore
 from scheduler_service.ports.history import HistoryStore
 from scheduler_service.ports.leases import LeaseStore
@@ -41,6 +42,7 @@ from scheduler_service.ports.stores import JobStore, RunStore
 from scheduler_service.ports.zone_rules import ZoneRulesStore
 from scheduler_service.runtime.stopping import from_signals
 from scheduler_service.sql.audit import SqlAuditLog
+from scheduler_service.sql.calendars import SqlCalendarStore
 from scheduler_service.sql.database import Database, host_now
 from scheduler_service.sql.dialect import Dialect
 from scheduler_service.sql.evidence import SqlEvidence
@@ -81,6 +83,7 @@ class Stores:
     limit_store: LimitStore
     freeze_store: FreezeStore
     zone_rules: ZoneRulesStore
+    calendar_store: CalendarStore
 
 
 @contextmanager
@@ -95,7 +98,7 @@ def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]
             SqlJobStore(database), SqlRunStore(database), SqlLeaseStore(database), inbox, SqlJobSets(database),
             SqlAuditLog(database), SqlEvidence(database), SqlHistoryStore(database),
             SqlOutbox(database), queues, marks, SqlQueueStore(database),
-            SqlLimitStore(database), SqlFreezeStore(database), SqlZoneRulesStore(database),
+            SqlLimitStore(database), SqlFreezeStore(database), SqlZoneRulesStore(database), SqlCalendarStore(database),
         )  # fmt: skip
     finally:
         marks.close()

@@ -39,6 +39,7 @@ KINDS: Final = {
     "conflict": "It contradicts what is stored",
     "job-exists": "A job of this id exists",
     "limit-in-use": "Jobs name the limit",
+    "calendar-in-use": "Jobs name the calendar",
     "too-many-freezes": "Too many freezes hold or are to come",
     "run-exists": "A run of this id exists",
     "key-reused": "The idempotency key was used for another request",

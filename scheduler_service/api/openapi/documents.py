@@ -17,8 +17,16 @@ from itinerary.protocol.identity import JOB_ID, QUEUE, RUN_ID
 from itinerary.protocol.limits import LIMIT
 from scheduler_service.api.http.problems import MEDIA_TYPE
 from scheduler_service.api.openapi import answers as shapes
-from scheduler_service.api.openapi import balance_shapes, freeze_shapes, limit_shapes, queue_shapes, schemas
+from scheduler_service.api.openapi import (
+    balance_shapes,
+    calendar_shapes,
+    freeze_shapes,
+    limit_shapes,
+    queue_shapes,
+    schemas,
+)
 from scheduler_service.api.openapi.examples import EXAMPLES, HEADERS, PARAMETERS
+from scheduler_service.core.contract.calendar_json import CALENDAR_ID
 from scheduler_service.core.contract.freeze_json import FREEZE_ID
 
 _PREFIX: Final = "#/components/schemas/"
@@ -38,14 +46,14 @@ _DOCUMENTED: Final = {
 }
 _IDS: Final = {
     "job_id": f"^{JOB_ID.pattern}$", "run_id": f"^{RUN_ID.pattern}$", "queue": f"^{QUEUE.pattern}$",
-    "name": f"^{LIMIT.pattern}$", "freeze_id": f"^{FREEZE_ID.pattern}$",
+    "name": f"^{LIMIT.pattern}$", "calendar_id": f"^{CALENDAR_ID.pattern}$", "freeze_id": f"^{FREEZE_ID.pattern}$",
 }  # fmt: skip
 _RETRY_AFTER: Final = {"description": "Seconds until a retry may succeed", "schema": {"type": "integer"}}
 _REQUESTS: Final = (
     schemas.JobIn, schemas.JobPut, schemas.JobPatch, schemas.PauseIn, schemas.TriggerIn, schemas.RetryIn,
     schemas.BackfillIn, schemas.PreviewIn, schemas.RunIn, schemas.BatchIn, schemas.ApplyIn,
     shapes.Problem, balance_shapes.RebalanceIn, queue_shapes.QueueIn, queue_shapes.QueuePauseIn,
-    limit_shapes.LimitIn, limit_shapes.LimitPatch, freeze_shapes.FreezeIn,
+    limit_shapes.LimitIn, limit_shapes.LimitPatch, freeze_shapes.FreezeIn, calendar_shapes.CalendarIn,
 )  # fmt: skip
 
 

@@ -43,6 +43,17 @@ _LIMIT_OUT: Final = {
     "name": "stripe", **_LIMIT, "in_flight": 3, "waiting": 17, "waiting_is_exact": True,
     "busiest_keys": [{"key": "acme", "in_flight": 3, "waiting": 17}],
 }  # fmt: skip
+_CALENDAR: Final = {
+    "timezone": "Europe/Berlin", "description": "public holidays, and the plant's closing",
+    "rules": [
+        {"holidays": "DE", "subdivision": "BE"}, {"from": "2026-12-24", "until": "2027-01-02", "name": "plant closed"},
+    ],
+}  # fmt: skip
+_CALENDAR_VERSION: Final = {
+    **_CALENDAR, "version": 4, "effective_from": "2026-12-01T10:00:30Z", "known_until": "2031-12-31",
+    "created_at": "2026-11-02T09:00:00Z",
+}  # fmt: skip
+_CALENDAR_OUT: Final = {**_CALENDAR_VERSION, "calendar_id": "berlin", "updated_at": "2026-12-01T10:00:00Z"}
 _QUEUE: Final = {
     "name": "mail", "defined": True, "concurrency": 20, "rate": None, "fair": True,
     "description": "mails to customers", "paused": True,
@@ -126,6 +137,15 @@ EXAMPLES: Final[dict[str, Any]] = {
     "LimitPatch": {"concurrency": 8, "overrides": {"acme": None}},
     "LimitOut": _LIMIT_OUT,
     "Limits": {"items": [_LIMIT_OUT], "next_cursor": None},
+    "CalendarIn": _CALENDAR,
+    "CalendarOut": _CALENDAR_OUT,
+    "Calendars": {"items": [_CALENDAR_OUT], "next_cursor": None},
+    "CalendarVersions": {"items": [{**_CALENDAR_VERSION, "actor": "ann"}], "next_cursor": None},
+    "CalendarJobs": {"items": ["billing.close"], "next_cursor": None},
+    "CalendarDays": {
+        "calendar_id": "berlin", "timezone": "Europe/Berlin", "year": 2026,
+        "days": [{"date": "2026-12-25", "whole": True, "names": ["Christmas Day", "plant closed"]}],
+    },
     "FreezeIn": {"scope": {"tags": ["billing"]}, "reason": "a deploy", "until": "2026-12-01T06:00:00Z"},
     "FreezeOut": _FREEZE,
     "Freezes": {"items": [_FREEZE], "next_cursor": None},
@@ -160,7 +180,7 @@ EXAMPLES: Final[dict[str, Any]] = {
 """By the name of the schema; some requests carry their own."""
 
 PARAMETERS: Final[dict[str, Any]] = {
-    "name": "stripe", "freeze_id": "12", "status": "active",
+    "name": "stripe", "freeze_id": "12", "status": "active", "calendar_id": "berlin", "year": 2026,
     "job_id": "billing.close", "run_id": "billing.close_2026-12-01T01:00:00Z", "If-Match": '"3"', "If-None-Match": "*",
     "Idempotency-Key": "order-17", "tag": "finance",
     "q": "close", "paused": False, "source": "shop", "limit": 100, "cursor": "WyJiaWxsaW5nLmNsb3NlIl0", "count": 10,

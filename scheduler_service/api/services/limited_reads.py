@@ -20,6 +20,7 @@ from scheduler_service.core.explain.facts import Facts, Version
 from scheduler_service.core.model import MissedRange, Run
 from scheduler_service.core.run_state import ACTIVE, RunState
 from scheduler_service.core.token_limits import Limits
+from scheduler_service.ports.calendars import CalendarStore
 from scheduler_service.ports.history import HistoryStore, Outcome, Total, Trouble
 from scheduler_service.ports.notices import NOTHING, Backlog
 from scheduler_service.ports.records import AuditFilter, AuditLog, Evidence
@@ -36,6 +37,7 @@ def limited_stores(stores: Stores, limits: Limits, who: Caller) -> Stores:
         stores, jobs=jobs, runs=runs, queue_store=LimitedQueues(stores.queue_store, limits),
         limit_store=cast(Any, _Refused("the list of limits")),
         freeze_store=cast(Any, _Refused("the list of freezes")),
+        calendar_store=cast(Any, _Calendars(stores.calendar_store)),
         job_sets=LimitedSets(stores.job_sets, limits),
         audit=_Audit(stores.audit, who), evidence=_Evidence(stores.evidence, jobs, runs),
         history=_History(stores.history, jobs, runs, limits), outbox=cast(Any, _NoOutbox("the list of notifications")),
@@ -159,6 +161,15 @@ class _Refused:
 
     def __getattr__(self, name: str) -> Any:
         raise out_of_scope(self._what)
+
+
+class _Calendars(_Refused):
+    """Calendars, which jobs within the limits may name: read and not changed, and without the jobs that name them."""
+
+    def __init__(self, calendars: CalendarStore) -> None:
+        super().__init__("changes of calendars, and the jobs that name them")
+        self.get, self.list = calendars.get, calendars.list
+        self.versions, self.versions_of = calendars.versions, calendars.versions_of
 
 
 class _NoOutbox(_Refused):

@@ -1,0 +1,73 @@
+"""Calendars over HTTP: defined, shown with their days and versions, deleted; named by jobs."""
+
+from typing import Any
+
+from fastapi.testclient import TestClient
+
+from itinerary.protocol.instants import SECOND, parse_instant
+
+CALENDARS = "/api/v1/calendars"
+PLANT: dict[str, Any] = {
+    "timezone": "Europe/Berlin",
+    "rules": [
+        {"from": "2026-12-24", "until": "2027-01-02", "name": "closed"},
+        {"weekly": [{"days": ["sun"], "from": "02:00", "until": "04:00"}], "name": "maintenance"},
+    ],
+    "description": "the plant",
+}
+MORE = {**PLANT, "rules": [*PLANT["rules"], {"date": "2026-05-01", "name": "Labour Day"}]}
+JOB = {"task": "billing.close", "schedule": {"kind": "hourly", "minute": 5}, "calendars": {"exclude": ["plant"]}}
+
+
+def test_a_calendar_is_defined_edited_shown_and_deleted(api: TestClient) -> None:
+    put = api.put(f"{CALENDARS}/plant", json=PLANT)
+    assert put.status_code == 200, put.text
+    body = put.json()
+    assert body == {
+        "calendar_id": "plant", **PLANT, "version": 1, "effective_from": body["created_at"], "known_until": None,
+        "created_at": body["created_at"], "updated_at": body["created_at"],
+    }  # fmt: skip
+    edited = api.put(f"{CALENDARS}/plant", json=MORE).json()
+    begins, at = (parse_instant(edited[name]) for name in ("effective_from", "updated_at"))
+    assert (edited["version"], begins - at) == (2, 30 * SECOND)
+    assert api.get(f"{CALENDARS}/plant").json() == edited
+    assert api.put(f"{CALENDARS}/plant", json=MORE).json() == edited, "the same again makes no version"
+    assert api.get(f"{CALENDARS}?limit=1").json() == {"items": [edited], "next_cursor": None}
+    versions = api.get(f"{CALENDARS}/plant/versions").json()["items"]
+    assert [(one["version"], one["rules"] == MORE["rules"]) for one in versions] == [(2, True), (1, False)]
+    assert {one["actor"] for one in versions} == {body["actor"] for body in api.get("/api/v1/audit").json()["items"]}
+    days = {one["date"]: one for one in api.get(f"{CALENDARS}/plant/days?year=2026").json()["days"]}
+    assert days["2026-05-01"] == {"date": "2026-05-01", "whole": True, "names": ["Labour Day"]}
+    assert days["2026-12-27"] == {"date": "2026-12-27", "whole": True, "names": ["closed", "maintenance"]}
+    assert not days["2026-12-20"]["whole"]
+    assert api.delete(f"{CALENDARS}/plant").status_code == 204
+    assert api.get(f"{CALENDARS}/plant").status_code == 404
+    actions = [entry["action"] for entry in api.get("/api/v1/audit?subject=plant").json()["items"]]
+    assert actions == ["calendar.delete", "calendar.put", "calendar.put"]
+
+
+def test_wrong_values_are_named_by_their_place(api: TestClient) -> None:
+    wrong = {"timezone": "Mars", "rules": [{"date": "2026-05-01"}, {"from": "2026-05-02"}, {}], "colour": "red"}
+    answer = api.put(f"{CALENDARS}/plant", json=wrong)
+    assert answer.status_code == 422
+    named = {".".join(map(str, error["loc"])) for error in answer.json()["errors"]}
+    assert {"timezone", "rules.1.until", "rules.2", "colour"} <= named
+    assert api.put(f"{CALENDARS}/a:b", json=PLANT).json()["errors"][0]["loc"] == ["calendar_id"]
+    for unknown in ("plant", "a:b"):
+        for path in ("", "/days?year=2026", "/versions", "/jobs"):
+            assert api.get(f"{CALENDARS}/{unknown}{path}").status_code == 404
+        assert api.delete(f"{CALENDARS}/{unknown}").status_code == 404
+
+
+def test_jobs_name_calendars_that_exist_and_keep_them(api: TestClient) -> None:
+    refused = api.put("/api/v1/jobs/billing.close", json=JOB)
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["loc"] == ["calendars", "exclude", "0"]
+    api.put(f"{CALENDARS}/plant", json=PLANT)
+    assert api.put("/api/v1/jobs/billing.close", json=JOB).status_code == 201
+    assert api.get(f"{CALENDARS}/plant/jobs").json() == {"items": ["billing.close"], "next_cursor": None}
+    kept = api.delete(f"{CALENDARS}/plant")
+    assert (kept.status_code, kept.json()["type"].rpartition(":")[2]) == (409, "calendar-in-use")
+    assert "billing.close" in kept.json()["detail"]
+    api.delete("/api/v1/jobs/billing.close")
+    assert api.delete(f"{CALENDARS}/plant").status_code == 204
