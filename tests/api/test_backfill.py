@@ -97,6 +97,12 @@ def test_a_dry_run_counts_and_makes_nothing_and_then_each_occurrence_gets_a_run_
     assert dry["warnings"] == ["occurrences of the job that fall due meanwhile are skipped: its overlap rule is skip"]
     assert runs_of(api) == []
 
+    freeze = api.post("/api/v1/freezes", json={"scope": {"jobs": ["a.job"]}, "reason": "a deploy"}).json()
+    held = asked(api, hourly, 24, dry_run=True, status=200)["warnings"]
+    assert held[:-1] == dry["warnings"]
+    assert held[-1].startswith(f"the runs wait: held by freeze {freeze['freeze_id']} since ")
+    api.post(f"/api/v1/freezes/{freeze['freeze_id']}/end")
+
     made = asked(api, hourly, 24)
     assert {**made, "run_ids": [], "dry_run": True} == dry
     runs = list(reversed(runs_of(api)))

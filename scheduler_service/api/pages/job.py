@@ -23,11 +23,11 @@ from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, addres
 from scheduler_service.api.pages.wrong import Reader, Wrong, or_again
 from scheduler_service.api.routes.explain import why_at
 from scheduler_service.api.routes.jobs import delete_job, known_job, pause_job, resume_job, triggered
+from scheduler_service.api.services.held_jobs import freezes_of
 from scheduler_service.api.services.previews import job_preview, next_runs
 from scheduler_service.core.audit import Caller
 from scheduler_service.core.balancing.balancer import needs_place
 from scheduler_service.core.explain.explanation import Explanation
-from scheduler_service.core.freezes import Freeze, FreezeStatus
 from scheduler_service.core.model import Job, Overlap
 from scheduler_service.core.schedules.describe import describe
 from scheduler_service.ports.stores import RunFilter
@@ -37,7 +37,6 @@ _HISTORY: Final = 20
 _MISSED_RANGES: Final = 5
 _CHARTED: Final = 60
 _VERSIONS: Final = 20
-_FREEZES: Final = 100
 _LABELS: Final = {
     "at": "At (UTC)", "reason": "Why", "until": "Until", "kwargs": "Arguments by name",
     "limits": "Limits in place of the job's", "fair_key": "Fair key in place of the job's",
@@ -225,17 +224,8 @@ def _view(context: ApiContext, job: Job) -> JobView:
         versions=version_lines(context.stores.history.versions(job.job_id, _VERSIONS), now),
         arguments=pretty(redacted({"args": list(job.args), "kwargs": dict(job.kwargs)})),
         overlaps=[overlap.value for overlap in Overlap],
-        freezes=[_sentence(one.held()) for one in _freezes_of(context, job)],
+        freezes=[_sentence(one.held()) for one in freezes_of(context, job)],
     )
-
-
-def _freezes_of(context: ApiContext, job: Job) -> list[Freeze]:
-    """Return the freezes that hold the job; none to a token that sees no freezes."""
-    try:
-        found = context.stores.freeze_store.list(FreezeStatus.ACTIVE, _FREEZES, None)
-    except Problem:
-        return []
-    return [one for one in found.items if one.scope.meets(job.queue, job.job_id, job.tags)]
 
 
 def _sentence(text: str) -> str:

@@ -18,6 +18,7 @@ from scheduler_service.api.openapi import answers as shapes
 from scheduler_service.api.openapi import schemas
 from scheduler_service.api.openapi.documents import answers, body_of
 from scheduler_service.api.routes.jobs import OPERATOR, known_job
+from scheduler_service.api.services.held_jobs import freezes_of
 from scheduler_service.core.audit import AuditedChange, Caller
 from scheduler_service.core.contract.backfill import (
     backfill_body,
@@ -56,20 +57,21 @@ def backfilled(
     window = read_window(body, context.clock())
     times = occurrences_of(job, window)
     plan = plan_backfill(job, window, times, context.stores.evidence.of_occurrences(job_id, times))
+    freezes = freezes_of(context, job)
     if window.dry_run:
-        return backfill_body(plan, ())
+        return backfill_body(plan, (), freezes)
     change = _audited_change(who, body)
     known = None if change.key is None else context.stores.audit.of_key(change, job_id)
     if known is not None:
-        return {**backfill_body(plan, ()), "runs": len(known), "run_ids": list(known)}
+        return {**backfill_body(plan, (), freezes), "runs": len(known), "run_ids": list(known)}
     if not plan.wanted:
-        return backfill_body(plan, ())
+        return backfill_body(plan, (), freezes)
     new = backfill_runs(plan, [str(uuid7()) for _ in plan.wanted])
     enqueued = context.stores.runs.enqueue(new, by=change)
     created = [run.run_id for run, is_new in enqueued if is_new]
     if created:
         context.leader.tell("run_enqueued", {"run_ids": created})
-    return backfill_body(plan, created)
+    return backfill_body(plan, created, freezes)
 
 
 def _audited_change(who: Caller, body: dict[str, Any]) -> AuditedChange:

@@ -13,6 +13,7 @@ from itinerary.protocol.errors import BadValue, BadValues
 from itinerary.protocol.identity import manual_run_id
 from itinerary.protocol.instants import Instant, format_instant, parse_instant
 from itinerary.protocol.limits import lane_of, uses_of
+from scheduler_service.core.freezes import Freeze
 from scheduler_service.core.model import Job, NewRun, Overlap, RunKind
 from scheduler_service.core.run_state import WAITING, RunState
 from scheduler_service.core.schedules.schedule import UNPLACED, next_after, upcoming
@@ -189,8 +190,8 @@ def _run(plan: Backfill, one: Wanted, uuid7: str) -> NewRun:
     )  # fmt: skip
 
 
-def backfill_body(plan: Backfill, created: Sequence[str]) -> dict[str, Any]:
-    """Return the result or the plan as the API shows it.
+def backfill_body(plan: Backfill, created: Sequence[str], freezes: Iterable[Freeze]) -> dict[str, Any]:
+    """Return the result or the plan as the API shows it; `freezes` hold the job now.
 
     Runs that another caller created meanwhile count as planned.
     """
@@ -208,7 +209,7 @@ def backfill_body(plan: Backfill, created: Sequence[str]) -> dict[str, Any]:
         "runs": runs,
         "first": [format_instant(one.at) for one in plan.wanted[:_SHOWN]],
         "run_ids": list(created),
-        "warnings": list(_warnings(plan)),
+        "warnings": [*_warnings(plan), *(f"the runs wait: {one.held()}" for one in freezes if plan.wanted)],
     }
 
 
