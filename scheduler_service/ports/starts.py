@@ -15,7 +15,8 @@ class StartStore(Protocol):
         """All starts of rates that `apply` committed and no prune deleted, each with its age by the database's clock.
 
         A transition that was written stores its `starts`, also one that a cancel request turned into a cancel; one that
-        was refused does not. A date in the future has the age 0.
+        was refused does not. A date in the future has the age 0. Of old starts, those that are close together may be
+        one, as old as the last of them.
         """
 
     def shift_starts(self, lease: Lease, by: Duration) -> None:

@@ -4,7 +4,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, Table, literal
+from sqlalchemy import BigInteger, ColumnElement, Connection, Table, cast, extract, literal
 from sqlalchemy.dialects import postgresql, sqlite
 
 from itinerary.protocol.instants import Duration, Instant
@@ -25,6 +25,12 @@ class Dialect(StrEnum):
         """The instant, `by` later."""
         plus = literal(timedelta(microseconds=by)) if self is Dialect.POSTGRESQL else literal(by, BigInteger)
         return instant.op("+", return_type=InstantColumn())(plus)
+
+    def microseconds(self, instant: ColumnElement[Instant]) -> ColumnElement[int]:
+        """The instant as a whole number."""
+        if self is Dialect.SQLITE:
+            return cast(instant, BigInteger)
+        return cast(extract("epoch", instant) * 1_000_000, BigInteger)
 
 
 def dialect_of(connection: Connection) -> Dialect:

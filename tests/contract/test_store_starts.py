@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from sqlalchemy import event
 
 from itinerary.protocol.errors import LeaseLost
 from itinerary.protocol.instants import HOUR, MINUTE, SECOND
@@ -143,6 +144,37 @@ def test_a_prune_is_bounded_and_says_that_there_is_more(sql_stores: StoreBed, mo
     assert len(bed.leader.starts()) == 5
     assert [bed.leader.prune_starts(lease, kept, lease.now + HOUR).full for _ in range(2)] == [True, False]
     assert sorted(past.use.name for past in bed.leader.starts()) == ["a", "b"]
+
+
+def test_a_takeover_reads_many_old_starts_as_few_that_are_no_older(sql_stores: StoreBed) -> None:
+    bed, lease = sql_stores, sql_stores.lead()
+    assert bed.database is not None
+    second = [{"limit_name": "api", "limit_key": "", "at": lease.now - at * SECOND // 50} for at in range(1, 51)]
+    of_hours = [one | {"at": one["at"] - 2 * HOUR} for one in second]
+    with bed.database.write() as connection:
+        connection.execute(limit_starts.insert(), [one | {"count": 2} for one in (*second, *of_hours)])
+    read = bed.leader.starts()
+    recent, old = [[one for one in read if (one.age < HOUR) is is_recent] for is_recent in (True, False)]
+    assert len(recent) == 50
+    assert len(old) <= 2
+    assert sum(one.count for one in recent) == sum(one.count for one in old) == 100
+    assert all(one.age <= 2 * HOUR + SECOND + 10 * SECOND for one in old)
+    assert min(one.age for one in old) <= 2 * HOUR + SECOND // 50 + 10 * SECOND
+
+
+def test_a_prune_asks_once_which_limits_have_something_to_prune(sql_stores: StoreBed) -> None:
+    bed, lease = sql_stores, sql_stores.lead()
+    names = [f"limit{number}" for number in range(40)]
+    database = bed.by_role["leader"]
+    with database.write() as connection:
+        rows = [{"limit_name": name, "limit_key": "", "at": lease.now, "count": 1} for name in names]
+        connection.execute(limit_starts.insert(), [*rows, rows[0] | {"at": lease.now - HOUR}])
+    asked: list[str] = []
+    event.listen(database.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
+    bed.leader.prune_starts(lease, dict.fromkeys(names, MINUTE), lease.now)
+    of_starts = [statement for statement in asked if "limit_starts" in statement]
+    assert len(of_starts) <= 3, of_starts
+    assert len(bed.leader.starts()) == 40
 
 
 def test_a_clock_that_stepped_ahead_of_the_leader_s_prunes_nothing(bed: StoreBed) -> None:
