@@ -26,7 +26,7 @@ from scheduler_service.core.contract.run_requests import read_trigger
 from scheduler_service.core.leader.planning import new_occurrence
 from scheduler_service.core.model import Job, NewRun
 from scheduler_service.core.schedules.describe import describe
-from scheduler_service.core.schedules.kinds import Schedule as AnySchedule
+from scheduler_service.core.schedules.kinds import OwnSchedule
 from scheduler_service.core.schedules.schedule import SPEC_FIELDS, canonical_spec, zone_of
 from scheduler_service.core.schedules.solar_times import EVENTS
 from scheduler_service.core.schedules.specs import KINDS
@@ -188,7 +188,7 @@ def test_a_spec_is_stored_as_it_is_and_every_part_of_the_core_knows_its_kind(spe
 
 def test_each_kind_has_a_class_of_its_own() -> None:
     classes = {type(read_job({**FULL, "schedule": spec}, created_at=AT)[0].schedule): spec["kind"] for spec in SPECS}
-    assert set(classes) == set(get_args(AnySchedule))
+    assert set(classes) == set(get_args(OwnSchedule))
     assert set(classes.values()) == set(KINDS)
 
 

@@ -22,7 +22,7 @@ class JobCalendars(Strict):
         "skip", description="What becomes of it: it is left out, or moves to the next or previous open day, 31 at most"
     )
     workdays: CalendarId | None = Field(
-        None, description="The free days by which W of a cron line, and the days of a calendar of months, count"
+        None, description="The free days by which W of a cron line, and `workday` of a calendar of months, count"
     )
 
 

@@ -14,7 +14,7 @@ from itinerary.protocol.instants import Instant
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.balancing.distribution import Distribution
 from scheduler_service.core.model import Job
-from scheduler_service.core.schedules.schedule import UNPLACED, IntervalSchedule
+from scheduler_service.core.schedules.schedule import UNPLACED, ClosedSchedule, IntervalSchedule, Schedule, own_schedule
 
 Cause = Literal["new", "reschedule", "rebalance"]
 RebalanceKind = Literal["preview", "rebalance", "undo"]
@@ -24,7 +24,7 @@ _MAX_TEXT: Final = 300
 
 def rhythm_of(job: Job) -> IntervalSchedule | None:
     """Return the schedule of a job that the scheduler places; None for any other."""
-    schedule = job.schedule
+    schedule = own_schedule(job.schedule)
     return schedule if isinstance(schedule, IntervalSchedule) and schedule.balanced else None
 
 
@@ -33,7 +33,14 @@ def placed(job: Job, anchor: Instant, at: Instant) -> Job:
     rhythm = rhythm_of(job)
     if rhythm is None:
         return job
-    return replace(job, schedule=rhythm.placed(anchor), placed_anchor=anchor, placed_at=at)
+    return replace(job, schedule=rhythm_at(job.schedule, anchor), placed_anchor=anchor, placed_at=at)
+
+
+def rhythm_at(schedule: Schedule, anchor: Instant) -> Schedule:
+    """Return an interval counted from `anchor`, as closed as it was; any other schedule as it is."""
+    if isinstance(schedule, ClosedSchedule) and isinstance(schedule.own, IntervalSchedule):
+        return schedule.placed(schedule.own.placed(anchor))
+    return schedule.placed(anchor) if isinstance(schedule, IntervalSchedule) else schedule
 
 
 def carry_place(before: Job | None, after: Job) -> Job:
@@ -50,7 +57,7 @@ def carry_place(before: Job | None, after: Job) -> Job:
 def placed_nowhere(job: Job) -> Job:
     """Return the job; one that the scheduler places is without occurrences."""
     rhythm = rhythm_of(job)
-    return job if rhythm is None else replace(job, schedule=rhythm.placed(UNPLACED))
+    return job if rhythm is None else replace(job, schedule=rhythm_at(job.schedule, UNPLACED))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from scheduler_service.core.balancing.placements import (
     RebalancePlan,
     Skip,
     placed,
+    rhythm_at,
     rhythm_of,
 )
 from scheduler_service.core.balancing.slot_balancer import BucketMap, slot_key, slot_time, spread_of
@@ -163,8 +164,7 @@ def _in_day(share: Share, base: int) -> int:
 
 
 def _share_after(move: Move, share: Share) -> Share:
-    rhythm = share.schedule
-    return replace(share, schedule=rhythm.placed(move.new_time)) if isinstance(rhythm, IntervalSchedule) else share
+    return replace(share, schedule=rhythm_at(share.schedule, move.new_time))
 
 
 def _shares_after(moves: tuple[Move, ...], shares: Mapping[str, Share]) -> list[Share]:

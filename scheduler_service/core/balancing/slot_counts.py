@@ -2,6 +2,7 @@
 
 Intervals and one-offs are counted exactly over the whole week. Wall-time schedules are counted exactly over its first
 day, and assumed equal on each later day. Counting a week of a million crons would take longer than a slot lasts.
+Up to 10,000 jobs with calendars, whose days differ, are counted over the whole week too.
 Promises: the counts of many are the sum of the counts of each. Pure array arithmetic, no state.
 """
 
@@ -17,7 +18,14 @@ from itinerary.protocol.instants import DAY, HOUR, Instant
 from scheduler_service.core.index.expansion import Entry, ScheduleTable, expand_table
 from scheduler_service.core.index.forecast import SLOT
 from scheduler_service.core.model import Job
-from scheduler_service.core.schedules.schedule import IntervalSchedule, OnceSchedule, Schedule, count, occurrences
+from scheduler_service.core.schedules.schedule import (
+    ClosedSchedule,
+    IntervalSchedule,
+    OnceSchedule,
+    Schedule,
+    count,
+    occurrences,
+)
 
 Ints = NDArray[np.int64]
 SLOTS_A_DAY: Final = DAY // SLOT
@@ -26,6 +34,7 @@ HORIZON_SLOTS: Final = HORIZON_DAYS * SLOTS_A_DAY
 _FAR: Final = 2**62
 _EDGES: Final[Ints] = np.arange(HORIZON_SLOTS + 1, dtype=np.int64) * SLOT
 _ROWS_AT_ONCE: Final = 1_000
+_CLOSED_OF_A_WEEK: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,9 @@ def counts_of(share: Share, base: int) -> Ints:
             return _interval_rows(np.asarray([row], dtype=np.int64), base)
         case OnceSchedule():
             return _of_times([schedule.at] if share.start <= schedule.at < share.end else [], base, HORIZON_SLOTS)
+        case ClosedSchedule():
+            start, end = max(share.start, base * SLOT), min(share.end, (base + HORIZON_SLOTS) * SLOT)
+            return _of_times(occurrences(schedule, start, end), base, HORIZON_SLOTS)
         case _:
             start = base * SLOT
             day = _of_times(occurrences(schedule, start, start + DAY), base, SLOTS_A_DAY)
@@ -65,31 +77,37 @@ def counts_of_all(shares: Iterable[Share], base: int) -> Ints:
     total = np.zeros(HORIZON_SLOTS, dtype=np.int64)
     intervals: list[tuple[int, int, int, int]] = []
     endless: list[Schedule] = []
+    closed: list[Schedule] = []
     start, end = base * SLOT, (base + HORIZON_SLOTS) * SLOT
     for share in shares:
         if isinstance(share.schedule, IntervalSchedule):
             intervals.append((share.schedule.first, share.schedule.every, share.start, share.end))
         elif isinstance(share.schedule, OnceSchedule) or share.start > start or share.end < end:
             total += counts_of(share, base)
+        elif isinstance(share.schedule, ClosedSchedule):  # its days differ
+            closed.append(share.schedule)
         else:
             endless.append(share.schedule)
     for chunk in range(0, len(intervals), _ROWS_AT_ONCE):
         total += _interval_rows(np.asarray(intervals[chunk : chunk + _ROWS_AT_ONCE], dtype=np.int64), base)
-    return total + np.tile(_days_of(endless, base), HORIZON_DAYS)
+    if closed:
+        days = HORIZON_DAYS if len(closed) <= _CLOSED_OF_A_WEEK else 1
+        total += np.tile(_slots_of(closed, base, days * SLOTS_A_DAY), HORIZON_DAYS // days)
+    return total + np.tile(_slots_of(endless, base, SLOTS_A_DAY), HORIZON_DAYS)
 
 
-def _days_of(endless: Sequence[Schedule], base: int) -> Ints:
-    """Count the first day of wall-time schedules, each as often as it is used; hour by hour, to bound memory."""
-    start = base * SLOT
+def _slots_of(endless: Sequence[Schedule], base: int, number: int) -> Ints:
+    """Count the first slots of schedules, each as often as it is used; hour by hour, to bound memory."""
+    start, end = base * SLOT, (base + number) * SLOT
     # Equal schedules are one object; comparing the contents of others would take longer than all else here.
     used, distinct = Counter(map(id, endless)), {id(schedule): schedule for schedule in endless}
     weights = np.fromiter(used.values(), dtype=np.int64, count=len(used))
-    entries = [Entry(n, f"{n:09}", schedule, start, start + DAY) for n, schedule in enumerate(distinct.values())]
+    entries = [Entry(n, f"{n:09}", schedule, start, end) for n, schedule in enumerate(distinct.values())]
     table = ScheduleTable.of(entries)
-    slots = np.zeros(SLOTS_A_DAY, dtype=np.int64)
-    for hour in range(start, start + DAY, HOUR):
+    slots = np.zeros(number, dtype=np.int64)
+    for hour in range(start, end, HOUR):
         found = expand_table(table, hour, hour + HOUR)
-        in_slots = np.bincount((found.times - start) // SLOT, weights[found.ordinals], SLOTS_A_DAY)
+        in_slots = np.bincount((found.times - start) // SLOT, weights[found.ordinals], number)
         slots += in_slots.astype(np.int64)
     return slots
 

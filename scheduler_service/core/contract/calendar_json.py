@@ -80,6 +80,6 @@ def misfits(calendars: JobCalendars, schedule: Schedule, field: str = "calendars
         rule = "only wall times move: use skip, or a schedule of kind cron, hourly or calendar"
         found.append(BadValue(f"{field}.when_excluded", calendars.when_excluded, rule))
     if calendars.workdays is not None and not counts_workdays(schedule):
-        rule = "only W of a cron line, and the days of a calendar of months, count by free days; leave it out"
+        rule = "only W of a cron line, and nth with weekdays workday, count by free days; leave it out"
         found.append(BadValue(f"{field}.workdays", calendars.workdays, rule))
     return found

@@ -49,6 +49,7 @@ def expand_table(table: ScheduleTable, window_start: Instant, window_end: Instan
     if (table.starts > window_start).any() or (table.ends < window_end).any():
         kept = (runs.times >= table.starts[runs.positions]) & (runs.times < table.ends[runs.positions])
         runs = Runs(runs.times[kept], runs.positions[kept])
+    runs = table.closings.open_runs(runs, window_start, window_end)
     return Expansion(runs.times, table.ordinals[runs.positions], table.failures)
 
 

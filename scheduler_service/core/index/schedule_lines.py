@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from itinerary.protocol.errors import ItineraryError
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.index.schedule_rows import Rows, clock_key
+from scheduler_service.core.schedules.closed import ClosedSchedule
 from scheduler_service.core.schedules.kinds import (
     CalendarSchedule,
     CronSchedule,
@@ -45,15 +46,18 @@ class ReadSchedules:
     def __init__(self, schedules: Sequence[Schedule]) -> None:
         self.singles: list[SimpleSchedule] = []
         self.reasons: list[str] = []
+        self.closed: list[ClosedSchedule] = []
         self._members: list[_Line] = []
         self._rows_of: dict[int, tuple[int, int]] = {}
         self._walls: list[WallTimes] = []
         self._blocks: list[Clockwork] = []
         keys = np.fromiter(map(id, schedules), dtype=np.int64, count=len(schedules))
-        _, firsts, self.numbers = np.unique(keys, return_index=True, return_inverse=True)
+        distinct, firsts, self.numbers = np.unique(keys, return_index=True, return_inverse=True)
         self._behind = firsts.size
         lines = [self._line(schedules[first]) for first in firsts.tolist()] + self._members
         table = np.fromiter(chain.from_iterable(lines), dtype=np.int64, count=4 * len(lines))
+        # The lines of the schedules that calendars close, in the order of `closed`.
+        self.closed_lines = np.searchsorted(distinct, [id(each) for each in self.closed])
         self.kinds, self.first, self.second, self.begins = table.reshape(-1, 4).T
 
     def _line(self, schedule: Schedule) -> _Line:
@@ -74,11 +78,27 @@ class ReadSchedules:
                     first = self._behind + len(self._members)
                     self._members += [self._member(each) for each in schedule.of]
                     return UNION, first, self._behind + len(self._members), _EVER
+                case ClosedSchedule():
+                    return self._closed(schedule)
                 case _:
                     assert_never(schedule)
         except (ItineraryError, TypeError, ValueError, AttributeError, AssertionError, KeyError) as exc:
             self.reasons.append(f"{type(exc).__name__}: {exc}")
             return FAILED, len(self.reasons) - 1, 0, _EVER
+
+    def _closed(self, schedule: ClosedSchedule) -> _Line:
+        """The line of what fires before calendars leave out times: beside the schedule, the instants of `also`."""
+        line = self._line(schedule.fires)
+        self.closed.append(schedule)
+        if not schedule.also:
+            return line
+        first = line[1]
+        if line[0] != UNION:
+            assert not isinstance(schedule.fires, UnionSchedule)
+            first = self._behind + len(self._members)
+            self._members.append(self._member(schedule.fires))
+        self._members += [(ONCE, at, 0, _EVER) for at in schedule.also]
+        return UNION, first, self._behind + len(self._members), _EVER
 
     def _member(self, schedule: SimpleSchedule) -> _Line:
         """The line of a union's member; an own beginning is not the whole entry's, so such a member is stepped."""

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from itinerary.protocol.instants import Instant
+from scheduler_service.core.index.closings import NO_CLOSINGS, Closings, closings_of
 from scheduler_service.core.index.schedule_lines import FAILED, INTERVAL, ONCE, SINGLE, UNION, WALL, ReadSchedules
 from scheduler_service.core.index.schedule_rows import Rows
 from scheduler_service.core.schedules.kinds import Schedule, SimpleSchedule
@@ -58,6 +59,7 @@ class ScheduleTable:
     """Positions of the entries whose schedules are stepped one by one; `single_numbers` has the place in `singles`."""
     single_numbers: Ints
     singles: tuple[SimpleSchedule, ...]
+    closings: Closings
     failures: tuple[tuple[int, str], ...]
 
     @property
@@ -133,6 +135,7 @@ class ScheduleTable:
             single_entries=single_entries,
             single_numbers=single_numbers,
             singles=self.singles + fresh.singles,
+            closings=self.closings.with_more(self.ordinals.size, fresh.closings, fresh.ordinals.size, places),
             failures=tuple(sorted([*kept, *fresh.failures])),
         )
 
@@ -188,6 +191,7 @@ class Draft:
             single_entries=entry[single].astype(np.int32),
             single_numbers=first[lines[single]],
             singles=tuple(read.singles),
+            closings=closings_of(read.closed, read.closed_lines, own) if read.closed else NO_CLOSINGS,
             failures=tuple((int(ordinals[entry[n]]), read.reasons[int(first[lines[n]])]) for n in failed),
         )
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Final, assert_never
 
 from itinerary.protocol.batches import batched
-from itinerary.protocol.instants import SECOND, Duration, format_instant
+from itinerary.protocol.instants import SECOND, Duration, Instant, format_instant
 from scheduler_service.core.balancing.distribution import distribution_body, score_of
 from scheduler_service.core.balancing.placements import (
     FollowJobs,
@@ -119,7 +119,7 @@ def _places_found(state: SchedulerState, step: Step, found: PlacesFound) -> None
         if placement.anchor < state.planned.cursor:
             late.append(placement.job_id)
             continue
-        _know(state, placed(job, placement.anchor, found.at))
+        _place(state, job, placement.anchor, found.at)
         kept.append(placement)
     if kept:
         step.creating.append(PlaceJobs(tuple(kept), found.at))
@@ -134,9 +134,11 @@ def _as_it_was(state: SchedulerState, placement: Placement) -> Job | None:
     return history.current if history.current.placed_anchor == placement.replaces else None
 
 
-def _know(state: SchedulerState, job: Job) -> None:
+def _place(state: SchedulerState, job: Job, anchor: Instant, at: Instant) -> None:
+    """Give the current version its place, whichever calendars are in force."""
     history = state.jobs[job.job_id]
-    state.jobs.put(replace(history, versions=(*history.versions[:-1], job)))
+    versions = (placed(each, anchor, at) if each.version == job.version else each for each in history.versions)
+    state.jobs.put(replace(history, versions=tuple(versions)))
 
 
 def _jobs_placed(state: SchedulerState, step: Step, done: JobsPlaced) -> None:
@@ -152,7 +154,7 @@ def _jobs_placed(state: SchedulerState, step: Step, done: JobsPlaced) -> None:
     for placement in moved:
         job = _as_it_was(state, placement)
         if job is not None:
-            _know(state, placed(job, placement.anchor, done.command.at))
+            _place(state, job, placement.anchor, done.command.at)
     follow(state, step, [placement.job_id for placement in moved])
     body = _result_body(order.plan, done.refused)
     state.placing.carried_out(order.plan.plan_id, len(body["moved"]), len(body["skipped"]))

@@ -7,7 +7,7 @@ times of day.
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,14 +100,18 @@ class DayPattern:
         if self.last_day:
             meant |= dates.day == dates.length
         for day in _set_bits(self.nearest):
-            meant |= dates.day == _nearest_weekday(np.minimum(day, dates.length), dates)
+            meant |= dates.day == self.nearest_workday(np.minimum(day, dates.length), dates)
         if self.from_end:
             meant |= _bit(self.from_end, dates.length - dates.day)
         for days in _set_bits(self.near_end):
             # A month that is too short has no such day.
             target = dates.length - days
-            meant |= (target >= 1) & (dates.day == _nearest_weekday(target, dates))
+            meant |= (target >= 1) & (dates.day == self.nearest_workday(target, dates))
         return meant
+
+    def nearest_workday(self, target: Ints, dates: Dates) -> Ints:
+        """Return the day of the month that W means by the `target` day of each date's month."""
+        return _nearest_weekday(target, dates)
 
     def _by_weekday(self, dates: Dates) -> Flags:
         meant = _bit(self.weekdays, dates.weekday)
@@ -176,13 +180,15 @@ class CalendarDays:
                 start = Dates.of(np.asarray([self.first]))
                 months = 12 * (dates.year - start.year[0]) + dates.month - start.month[0]
                 in_month: Flags = months % self.every == 0
-                return in_month & (self._on_nth(dates) if self.nth else self._on_month_day(dates))
+                return in_month & (self.on_nth(dates) if self.nth else self.on_month_day(dates))
 
-    def _on_month_day(self, dates: Dates) -> Flags:
+    def on_month_day(self, dates: Dates) -> Flags:
+        """For each date, whether it is one of the month's days."""
         from_end = dates.day - dates.length - 1
         return np.isin(dates.day, self.month_days) | np.isin(from_end, self.month_days)
 
-    def _on_nth(self, dates: Dates) -> Flags:
+    def on_nth(self, dates: Dates) -> Flags:
+        """For each date, whether it is one of the month's named weekdays by its number."""
         named = _set_bits(self.weekdays)
         counted = [np.asarray([weekday]) for weekday in named] if self.together else [dates.weekday]
         so_far = sum((dates.day + 6 - (dates.weekday - weekday) % 7) // 7 for weekday in counted)
@@ -191,7 +197,15 @@ class CalendarDays:
         return _bit(self.weekdays, dates.weekday) & is_nth
 
 
-Days = DayPattern | CalendarDays
+class Days(Protocol):
+    """Days of local dates, matched many at once."""
+
+    @property
+    def simple(self) -> bool:
+        """Whether the masks of a DayPattern say everything."""
+
+    def matches(self, dates: Dates, /) -> Flags:
+        """Return for each date whether it is meant."""
 
 
 @lru_cache(maxsize=65_536)

@@ -17,6 +17,7 @@ from cron_descriptor import (  # type: ignore[import-untyped]
 )
 
 from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND, Duration, format_instant
+from scheduler_service.core.schedules.closed import ClosedSchedule
 from scheduler_service.core.schedules.cron import ALIASES, has_hash
 from scheduler_service.core.schedules.days import CalendarDays, DayPattern
 from scheduler_service.core.schedules.describe_masks import bits_of, line_text, listed, weekday_text
@@ -70,6 +71,8 @@ def describe(schedule: Schedule) -> str:
         case UnionSchedule():
             first, *others = map(describe, schedule.of)
             return "; ".join([first, *(f"or {text[0].lower()}{text[1:]}" for text in others)])
+        case ClosedSchedule():
+            return describe(schedule.own)
         case _:
             assert_never(schedule)
 

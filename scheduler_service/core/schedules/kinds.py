@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from itinerary.protocol.instants import SECOND, Duration, Instant
+from scheduler_service.core.schedules.closed import ClosedSchedule
 from scheduler_service.core.schedules.wall_times import WallTimes
 from scheduler_service.core.schedules.zones import LAST_SECOND
 
@@ -107,7 +108,9 @@ class UnionSchedule:
 
 WallSchedule = CronSchedule | HourlySchedule | CalendarSchedule
 SimpleSchedule = WallSchedule | IntervalSchedule | WindowSchedule | OnceSchedule | SolarSchedule | RuleSchedule
-Schedule = SimpleSchedule | UnionSchedule
+OwnSchedule = SimpleSchedule | UnionSchedule
+"""A schedule as a job says it."""
+Schedule = OwnSchedule | ClosedSchedule
 
 
 # One object represents all equal schedules, so that a million jobs stay small and are expanded together.
@@ -147,3 +150,5 @@ def zone_of(schedule: Schedule) -> str:
         case UnionSchedule():
             zones = {zone_of(member) for member in schedule.of}
             return zones.pop() if len(zones) == 1 else "UTC"
+        case ClosedSchedule():
+            return zone_of(schedule.own)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from itinerary.protocol.instants import SECOND, Instant, format_instant
+from scheduler_service.core.schedules.closed import ClosedSchedule
 from scheduler_service.core.schedules.days import Dates
 from scheduler_service.core.schedules.kinds import Schedule, UnionSchedule, WallSchedule, zone_of
 from scheduler_service.core.schedules.stepping import count, upcoming
@@ -50,6 +51,8 @@ def _offset_text(offset: int) -> str:
 
 
 def _note(schedule: Schedule, name: str, second: int, offset: int) -> str | None:
+    if isinstance(schedule, ClosedSchedule):
+        return None if second * SECOND in schedule.also else _note(schedule.fires, name, second, offset)
     if isinstance(schedule, UnionSchedule):
         schedule = _member_at(schedule, second)
         name, offset = zone_of(schedule), offset_at(zone_of(schedule), second)

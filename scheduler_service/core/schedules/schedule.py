@@ -3,6 +3,7 @@
 The public face of this package: other modules import what they need of schedules from here.
 """
 
+from scheduler_service.core.schedules.closed import ClosedSchedule, own_schedule
 from scheduler_service.core.schedules.jitter import jitter_of
 from scheduler_service.core.schedules.kinds import (
     UNPLACED,
@@ -33,6 +34,7 @@ __all__ = [
     "SPEC_FIELDS",
     "UNPLACED",
     "CalendarSchedule",
+    "ClosedSchedule",
     "CronSchedule",
     "HourlySchedule",
     "IntervalSchedule",
@@ -50,6 +52,7 @@ __all__ = [
     "latest",
     "next_after",
     "occurrences",
+    "own_schedule",
     "parse_schedule",
     "upcoming",
     "zone_of",

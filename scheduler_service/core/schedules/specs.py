@@ -14,6 +14,7 @@ from itinerary.protocol.instants import Instant, format_instant
 from scheduler_service.core.memo import shared
 from scheduler_service.core.schedules import calendar_specs, interval_specs, rule_specs, solar_specs, union_specs
 from scheduler_service.core.schedules.clock_rules import ClockRule
+from scheduler_service.core.schedules.closed import ClosedSchedule
 from scheduler_service.core.schedules.cron import CronLine, has_hash, read_line, resolve_hash, rewritten
 from scheduler_service.core.schedules.dialects import DIALECTS, Dialect
 from scheduler_service.core.schedules.kinds import (
@@ -176,7 +177,7 @@ def _union(spec: Mapping[str, Any], job_id: str, created_at: Instant) -> ParsedS
 
 
 def _simple(schedule: Schedule) -> SimpleSchedule:
-    assert not isinstance(schedule, UnionSchedule)
+    assert not isinstance(schedule, UnionSchedule | ClosedSchedule)
     return schedule
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from itinerary.protocol.instants import DAY, SECOND, Duration, Instant
 from scheduler_service.core.schedules.clock_rules import CatchUp, Span, timeline
+from scheduler_service.core.schedules.closed import ClosedSchedule, last_open, open_from
 from scheduler_service.core.schedules.days import Dates
 from scheduler_service.core.schedules.kinds import (
     CalendarSchedule,
@@ -101,6 +102,9 @@ def _from(schedule: Schedule, low: Instant) -> Iterator[Instant]:
             yield from rule_from(schedule, low)
         case UnionSchedule():
             yield from united(_from(member, low) for member in schedule.of)
+        case ClosedSchedule():
+            also = [at for at in schedule.also if at >= low]
+            yield from united([iter(also), open_from(schedule, low, _from, parts)])
         case _:
             assert_never(schedule)
 
@@ -149,6 +153,8 @@ def latest(schedule: Schedule, start: Instant, end: Instant) -> Instant | None:
         case UnionSchedule():
             newest_of = (latest(member, start, end) for member in schedule.of)
             return max((at for at in newest_of if at is not None), default=None)
+        case ClosedSchedule():
+            return last_open(schedule, start, end, latest, parts)
         case _:
             assert_never(schedule)
 
@@ -186,6 +192,8 @@ def parts(schedule: Schedule, start: Instant, end: Instant) -> Iterator[Ints]:
             for low in range(start, end, step):
                 high = min(low + step, end)
                 yield united_arrays(part for member in schedule.of for part in parts(member, low, high))
+        case ClosedSchedule():
+            yield from schedule.open_parts(parts(schedule.fires, start, end), start, end)
         case _:
             assert_never(schedule)
 

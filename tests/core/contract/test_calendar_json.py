@@ -9,7 +9,7 @@ from scheduler_service.core.calendars.model import JobCalendars
 from scheduler_service.core.contract.job_json import definition_of, read_job
 
 CRON = {"kind": "cron", "expr": "0 9 * * *"}
-MONTHS = {"kind": "calendar", "unit": "month", "days": [1, -1]}
+MONTHS = {"kind": "calendar", "unit": "month", "weekdays": ["workday"], "nth": [3, -1]}
 INTERVAL = {"kind": "interval", "every": "1h"}
 
 
@@ -60,6 +60,8 @@ def test_what_is_read_is_written_so_that_it_is_read_as_the_same(calendars: Any, 
         ({"workdays": "a"}, CRON, "calendars.workdays"),
         ({"workdays": "a"}, INTERVAL, "calendars.workdays"),
         ({"workdays": "a"}, {"kind": "calendar", "unit": "week"}, "calendars.workdays"),
+        ({"workdays": "a"}, {"kind": "calendar", "unit": "month", "days": [1]}, "calendars.workdays"),
+        ({"workdays": "a"}, {**MONTHS, "weekdays": ["fri"]}, "calendars.workdays"),
         ({"exclude": ["a"], "until": 1}, CRON, "calendars.until"),
     ],
 )

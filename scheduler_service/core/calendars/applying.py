@@ -1,0 +1,111 @@
+"""Calendars applied to the histories of jobs: each version of a calendar is one more cut in the jobs that use it.
+
+A history with calendars applied holds, from each cut on, the job with its own schedule closed by the calendars in
+force. Everything that works by histories works by calendars then. A job without calendars stays the same object.
+"""
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from itinerary.protocol.instants import Instant
+from scheduler_service.core.calendars.carrying import NOTHING, REACH, Carried, Stretch, carried
+from scheduler_service.core.calendars.closing import Closing, closed, closing_of
+from scheduler_service.core.calendars.model import CalendarVersion, Compiled, JobCalendars
+from scheduler_service.core.model import Job, JobHistory
+from scheduler_service.core.schedules.schedule import ClosedSchedule, own_schedule
+
+_EVER: Final[Instant] = -(2**62)
+_OPEN: Final = closing_of(JobCalendars(), {})
+Versions = Mapping[str, Sequence[CalendarVersion]]
+"""The versions of calendars by id, in order; the first counts from ever on."""
+
+
+def with_calendars(history: JobHistory, versions: Versions) -> JobHistory:
+    """Return the history cut at the versions of its calendars; several are applied by one CalendarApplier."""
+    return CalendarApplier(versions).applied(history)
+
+
+class CalendarApplier:
+    """Applies versions of calendars to many jobs: equal schedules with equal calendars become one object.
+
+    Nothing asks for instants before `since`: cuts before it are left out, but for what they carry over it.
+    """
+
+    def __init__(self, versions: Versions, since: Instant = _EVER) -> None:
+        self._versions = {one: tuple(of) for one, of in versions.items()}
+        self._since = since
+        self._closings: dict[tuple[Any, ...], Closing] = {}
+        self._schedules: dict[tuple[int, int, Carried], ClosedSchedule] = {}
+        self._carried: dict[tuple[Any, ...], tuple[list[Carried], list[Stretch]]] = {}
+
+    def applied(self, history: JobHistory) -> JobHistory:
+        """Return the history with its calendars; itself if none of its versions names any."""
+        jobs = history.versions
+        if all(job.calendars is None for job in jobs):
+            return history
+        found: list[Job] = []
+        before: list[Stretch] = []
+        for place, job in enumerate(jobs):
+            until = jobs[place + 1].effective_from if place + 1 < len(jobs) else -_EVER
+            begin = job.effective_from if place else min(job.created_at, job.effective_from)
+            stretches = self._stretches(job, begin, until)
+            if before and own_schedule(before[-1].own) != own_schedule(job.schedule):
+                before = []
+            whole = before + stretches
+            carries = self._carries(whole)[len(before) :]
+            found += self._versions_of(job, stretches, carries)
+            before = [one for one in whole if one.start >= whole[-1].start - REACH] or whole[-1:]
+        return JobHistory(tuple(found), history.planned_version)
+
+    def _stretches(self, job: Job, begin: Instant, until: Instant) -> list[Stretch]:
+        own = own_schedule(job.schedule)
+        if job.calendars is None:
+            return [Stretch(begin, own, _OPEN)]
+        reach = self._since - REACH
+        edits = {v.effective_from for one in job.calendars.ids for v in self._versions[one][1:]}
+        starts = [begin, *sorted(at for at in edits if max(begin, reach) < at < until)]
+        return [Stretch(at, own, self._closing(job.calendars, max(at, reach))) for at in starts]
+
+    def _closing(self, calendars: JobCalendars, at: Instant) -> Closing:
+        compiled = {one: self._in_force(one, at) for one in calendars.ids}
+        key = (id(calendars), *map(id, compiled.values()))
+        found = self._closings.get(key)
+        if found is None:
+            found = self._closings[key] = closing_of(calendars, compiled)
+        return found
+
+    def _in_force(self, calendar_id: str, at: Instant) -> Compiled:
+        versions = self._versions[calendar_id]
+        place = bisect_right(versions, at, key=lambda version: version.effective_from)
+        return versions[max(0, place - 1)].compiled
+
+    def _carries(self, stretches: list[Stretch]) -> list[Carried]:
+        """Return what each stretch carries over from the ones before; nothing where no day is moved."""
+        if len(stretches) == 1 or all(one.closing.days is None for one in stretches):
+            return [NOTHING] * len(stretches)
+        # The jobs of one schedule differ in their first instant, which counts only near the edit.
+        early = stretches[1].start - REACH
+        key = (max(stretches[0].start, early), *((s.start, id(s.own), id(s.closing)) for s in stretches[1:]),
+               id(stretches[0].own), id(stretches[0].closing))  # fmt: skip
+        if key not in self._carried:
+            self._carried[key] = carried(stretches), stretches
+        return self._carried[key][0]
+
+    def _versions_of(self, job: Job, stretches: list[Stretch], carries: list[Carried]) -> list[Job]:
+        kept = [n for n, one in enumerate(stretches) if one.start <= max(self._since, job.effective_from)][-1:]
+        first = kept[0] if kept else 0
+        return [
+            self._version(job, one, carry, job.effective_from if place == 0 else one.start)
+            for place, (one, carry) in enumerate(zip(stretches[first:], carries[first:], strict=True))
+        ]
+
+    def _version(self, job: Job, stretch: Stretch, carry: Carried, start: Instant) -> Job:
+        if stretch.closing is _OPEN and carry == NOTHING:
+            return replace(job, effective_from=start) if start != job.effective_from else job
+        key = (id(stretch.own), id(stretch.closing), carry)
+        schedule = self._schedules.get(key)
+        if schedule is None:
+            schedule = self._schedules[key] = closed(stretch.own, stretch.closing, *carry)
+        return replace(job, schedule=schedule, effective_from=start)

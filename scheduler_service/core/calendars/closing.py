@@ -1,0 +1,82 @@
+"""A job's own schedule, closed by compiled calendars: equal sets of calendars share their arrays. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from itinerary.protocol.instants import Instant
+from scheduler_service.core.calendars.model import Compiled, JobCalendars
+from scheduler_service.core.calendars.moved_days import MovedDays
+from scheduler_service.core.calendars.times import CalendarTimes, ClosedDays, ClosedTimes
+from scheduler_service.core.calendars.workdays import Workdays, counts_workdays
+from scheduler_service.core.schedules.days import CalendarDays, DayPattern
+from scheduler_service.core.schedules.kinds import OwnSchedule, WallSchedule
+from scheduler_service.core.schedules.schedule import ClosedSchedule
+
+_MOST: int = 4_096
+
+
+@lru_cache(maxsize=_MOST)
+def times_of(compiled: Compiled) -> CalendarTimes:
+    """Return the instants of a compiled calendar."""
+    return CalendarTimes(compiled)
+
+
+@lru_cache(maxsize=_MOST)
+def _closed_times(exclude: tuple[CalendarTimes, ...], only: tuple[CalendarTimes, ...]) -> ClosedTimes:
+    return ClosedTimes(exclude, only)
+
+
+@lru_cache(maxsize=_MOST)
+def _closed_days(exclude: tuple[CalendarTimes, ...], only: tuple[CalendarTimes, ...]) -> ClosedDays:
+    return ClosedDays(exclude, only)
+
+
+@lru_cache(maxsize=_MOST)
+def _workdays(free: CalendarTimes) -> Workdays:
+    return Workdays(free)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Closing:
+    """The effect of calendars on a schedule: times closed, or days closed and moved; and its business days."""
+
+    times: ClosedTimes | None
+    days: ClosedDays | None
+    back: bool
+    workdays: Workdays | None
+
+
+def closing_of(calendars: JobCalendars, compiled: Mapping[str, Compiled]) -> Closing:
+    """Return what these calendars do; each that the job names is among `compiled`."""
+    exclude = tuple(times_of(compiled[one]) for one in calendars.exclude)
+    only = tuple(times_of(compiled[one]) for one in calendars.only)
+    workdays = None if calendars.workdays is None else _workdays(times_of(compiled[calendars.workdays]))
+    if calendars.when_excluded != "skip":
+        return Closing(None, _closed_days(exclude, only), calendars.when_excluded == "previous_day", workdays)
+    return Closing(_closed_times(exclude, only) if exclude or only else None, None, False, workdays)
+
+
+def closed(
+    own: OwnSchedule, closing: Closing, also: tuple[Instant, ...] = (), never: tuple[Instant, ...] = ()
+) -> ClosedSchedule:
+    """Return the schedule as its calendars leave it."""
+    return ClosedSchedule(own, fires_of(own, closing), closing.times, also, never)
+
+
+def fires_of(own: OwnSchedule, closing: Closing) -> OwnSchedule:
+    """Return the schedule on its business days and moved days; itself where calendars only leave out times."""
+    counted = with_workdays(own, closing)
+    if closing.days is None or not isinstance(counted, WallSchedule):
+        return counted
+    return replace(counted, wall=replace(counted.wall, days=MovedDays(counted.wall.days, closing.days, closing.back)))
+
+
+def with_workdays(own: OwnSchedule, closing: Closing) -> OwnSchedule:
+    """Return the schedule with W and `workday` counted by its business days."""
+    if closing.workdays is None or not isinstance(own, WallSchedule):
+        return own
+    days = own.wall.days
+    if not (counts_workdays(own) and isinstance(days, DayPattern | CalendarDays)):
+        return own
+    return replace(own, wall=replace(own.wall, days=closing.workdays.of(days)))
