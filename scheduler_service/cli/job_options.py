@@ -19,6 +19,7 @@ from scheduler_service.cli.connect import headers_value, instant_text, json_valu
 from scheduler_service.core.contract.calendar_json import CALENDARS, Calendars
 from scheduler_service.core.contract.fields import OVERLAP, Tags
 from scheduler_service.core.contract.job_table import JOB_FIELDS, JOB_ID, SCHEDULE, JobField, leaves
+from scheduler_service.core.schedules import window_specs
 
 Key = Annotated[
     str | None, typer.Option("--key", help="Idempotency key: repeating it creates nothing new.", show_default=False)
@@ -26,17 +27,27 @@ Key = Annotated[
 Overlap = Annotated[str | None, typer.Option(help=f"{', '.join(OVERLAP.texts)}.")]
 File = Annotated[str | None, typer.Option("--file", "-f", help="A file of the job's JSON, - for standard input.")]
 _SCHEDULES: Final = {
-    "cron": Annotated[str | None, typer.Option(help="Cron expression: five fields, or six with seconds last.")],
+    "cron": Annotated[
+        list[str] | None,
+        typer.Option(help="Cron expression: five fields, or six with seconds last; may be repeated for more times."),
+    ],
     "dialect": Annotated[
         str | None, typer.Option(help="The program whose cron line it is: quartz, spring; empty for none.")
     ],
     "every": Annotated[str | None, typer.Option(help="Interval, such as 25m.")],
     "offset": Annotated[str | None, typer.Option(help="Shift of an interval, such as 2m.")],
+    "window": Annotated[
+        str | None, typer.Option(help="Hours in which the interval counts anew, such as '09:00-17:00 mon-fri'.")
+    ],
     "balanced": Annotated[bool | None, typer.Option("--balanced", help="Let the scheduler place the interval.")],
     "minute": Annotated[int | None, typer.Option(help="Hourly, at this minute.")],
     "at": Annotated[
         str | None, typer.Option(help="Once, at this time; without an offset in --timezone, else in your zone.")
     ],
+    "rrule": Annotated[
+        str | None, typer.Option(help="Recurrence rule, such as FREQ=MONTHLY;BYDAY=2FR, from --dtstart on.")
+    ],
+    "dtstart": Annotated[str | None, typer.Option(help="Start of a recurrence rule: 2026-01-09T09:00.")],
     "schedule": Annotated[str | None, typer.Option(help="Any schedule, as JSON.")],
     "timezone": Annotated[str | None, typer.Option("--timezone", "--tz", help="IANA name of the schedule's zone.")],
     "day_match": Annotated[str | None, typer.Option(help="Cron with day and weekday: or, and.")],
@@ -112,12 +123,15 @@ def _value(given: Any, of: FieldType, option: str) -> Any:
 
 def _schedule(options: dict[str, Any]) -> Any:
     given: dict[str, Any] = {}
-    if options["cron"] is not None:
-        given["--cron"] = {"kind": "cron", "expr": options["cron"]}
+    if options["cron"]:
+        lines = [{"kind": "cron", "expr": line} for line in options["cron"]]
+        given["--cron"] = {"kind": "any", "of": lines} if len(lines) > 1 else lines[0]
     if options["every"] is not None:
         given["--every"] = {"kind": "interval", "every": options["every"]}
     if options["minute"] is not None:
         given["--minute"] = {"kind": "hourly", "minute": options["minute"]}
+    if options["rrule"] is not None:
+        given["--rrule"] = {"kind": "rrule", "rrule": options["rrule"]}
     if options["at"] is not None:
         of_zone = options["timezone"] is not None  # the API reads it there
         given["--at"] = {"kind": "once", "at": options["at"] if of_zone else instant_text(options["at"], "--at")}
@@ -125,12 +139,15 @@ def _schedule(options: dict[str, Any]) -> Any:
         given["--schedule"] = json_value(options["schedule"], "--schedule")
     if len(given) > 1:
         raise BadValue(" and ".join(given), "...", "give one of them")
-    extra = {
-        name: options[name] for name in ("offset", "timezone", "balanced", "day_match") if options[name] is not None
-    }
+    own = ("offset", "timezone", "balanced", "day_match", "dtstart")
+    extra = {name: options[name] for name in own if options[name] is not None}
+    if options["window"] is not None:
+        extra["window"] = window_specs.from_text(options["window"]) if options["window"] else None
     if options["dialect"] is not None:
         extra["dialect"] = options["dialect"] or None  # null takes it away
     schedule = next(iter(given.values()), None)
+    if isinstance(schedule, dict) and schedule.get("kind") == "any" and isinstance(schedule.get("of"), list):
+        return {**schedule, "of": [{**each, **extra} if isinstance(each, dict) else each for each in schedule["of"]]}
     return {**schedule, **extra} if isinstance(schedule, dict) else schedule or extra or None
 
 

@@ -19,6 +19,7 @@ from itinerary.protocol.limits import lane_of
 from itinerary.protocol.run_fields import RUN_FIELDS
 from scheduler_service.api.openapi import answers, schemas
 from scheduler_service.api.pages import job_fields
+from scheduler_service.cli import job_options
 from scheduler_service.cli import jobs as cli_jobs
 from scheduler_service.core.contract.job_json import DEFAULTS, FIELDS, READ_ONLY, definition_of, job_body, read_job
 from scheduler_service.core.contract.job_table import GROUPS, JOB_FIELDS
@@ -125,6 +126,8 @@ OPTIONS = {
     "header": "headers",
     "limit": "limits",
 }
+# The form makes the common ones by picking, into specs of these kinds.
+CHOICES = {*KINDS, "pick"}
 # An instant is stored in UTC, however it was written.
 NOT_STORED = {"once": {"timezone"}}
 
@@ -224,11 +227,11 @@ def test_a_default_that_the_document_states_is_the_one_that_a_schedule_gets(spec
 
 
 def test_the_form_knows_every_kind_and_every_field(api: TestClient) -> None:
-    assert {kind for kind, _, _ in job_fields.KINDS} == set(KINDS)
+    assert {kind for kind, _, _ in job_fields.KINDS} == CHOICES
     page = api.get("/new-job").text
     inputs = set(re.findall(r'<(?:input|select|textarea)[^>]* name="([^"]+)"', page))
     whole = {name for name in inputs if "." not in name} | {name.partition(".")[0] for name in inputs}
-    assert whole - {"kind", "version", "csrf"} == (FIELDS - {"schedule"}) | set(KINDS)
+    assert whole - {"kind", "version", "csrf"} == (FIELDS - {"schedule"}) | CHOICES
     for group in ("misfire", "retry"):
         assert {name.partition(".")[2] for name in inputs if name.startswith(f"{group}.")} == set(FULL[group])
     for kind, known in SPEC_FIELDS.items():
@@ -239,8 +242,8 @@ def test_the_form_knows_every_kind_and_every_field(api: TestClient) -> None:
 def test_the_style_sheet_shows_the_fields_of_every_kind() -> None:
     css = (REPOSITORY / "scheduler_service" / "api" / "pages" / "static" / "itinerary.css").read_text("utf-8")
     template = (REPOSITORY / "scheduler_service" / "api" / "pages" / "templates" / "job_form.html").read_text("utf-8")
-    assert set(re.findall(r'\.kinds:has\(\[value="(\w+)"\]:checked\) \.(\w+)', css)) == {(k, k) for k in KINDS}
-    assert set(re.findall(r'class="of-kind (\w+)"', template)) == set(KINDS)
+    assert set(re.findall(r'\.kinds:has\(\[value="(\w+)"\]:checked\) \.(\w+)', css)) == {(k, k) for k in CHOICES}
+    assert set(re.findall(r'class="of-kind (\w+)"', template)) == CHOICES
 
 
 @OF_SPECS
@@ -284,6 +287,23 @@ def test_the_command_line_says_each_kind_in_its_own_words(spec: dict[str, Any]) 
 def test_every_field_has_an_option(command: Any) -> None:
     options = {OPTIONS.get(name, name) for name in inspect.signature(command).parameters}
     assert FIELDS - options == set()
+
+
+def test_lines_windows_and_rules_are_said_by_options() -> None:
+    names = inspect.signature(cli_jobs.add).parameters
+
+    def schedule(**given: Any) -> Any:
+        return job_options.fields_of({**dict.fromkeys(names), **given}, None)["schedule"]
+
+    lines = [{"kind": "cron", "expr": expr, "timezone": "Europe/Berlin"} for expr in ("0 9 * * *", "30 17 * * fri")]
+    several = schedule(cron=["0 9 * * *", "30 17 * * fri"], timezone="Europe/Berlin")
+    assert several == {"kind": "any", "of": lines}
+    assert schedule(cron=["0 9 * * *"], timezone="Europe/Berlin") == lines[0]
+    window = {"from": "09:00", "until": "17:00", "days": "mon-fri"}
+    assert schedule(every="90m", window="09:00-17:00 mon-fri") == {"kind": "interval", "every": "90m", "window": window}
+    assert schedule(window="") == {"window": None}
+    rule = {"kind": "rrule", "rrule": "FREQ=DAILY", "dtstart": "2026-01-09T09:00"}
+    assert schedule(rrule="FREQ=DAILY", dtstart="2026-01-09T09:00") == rule
 
 
 def test_jobs_as_code_have_a_method_for_every_kind_and_write_every_field() -> None:

@@ -23,6 +23,7 @@ from scheduler_service.core.contract.job_table import (
     TROUBLE,
     leaves,
 )
+from scheduler_service.core.schedules import window_specs
 from scheduler_service.core.schedules.spec_reading import WEEKDAYS
 
 KINDS: Final = (
@@ -170,7 +171,7 @@ def schedule_of(form: Form) -> dict[str, Any]:
         if form.one(f"{kind}.{name}"):
             spec[name] = True
     if kind == "interval" and (window := form.one("interval.window")):
-        spec["window"] = _window(window)
+        spec["window"] = window_specs.from_text(window)
     if kind == "any":
         spec["of"] = read_json(form.one("any.of") or "[]", "schedule.of")
     for name in _WHOLES.get(kind, ()):
@@ -228,12 +229,6 @@ def _decimal(text: str, field: str) -> float:
         return float(text[:40])
     except ValueError:
         raise BadValue(field, text, "give a number of degrees, such as 52.52") from None
-
-
-def _window(text: str) -> dict[str, str]:
-    times, _, days = text.partition(" ")
-    opens, _, until = times.partition("-")
-    return {"from": opens, "until": until, **({"days": days} if days.strip() else {})}
 
 
 def _parts(text: str) -> list[str]:

@@ -7,7 +7,8 @@ import numpy as np
 from itinerary.protocol.instants import SECOND, Instant, format_instant
 from scheduler_service.core.schedules.closed import ClosedSchedule
 from scheduler_service.core.schedules.days import Dates
-from scheduler_service.core.schedules.kinds import Schedule, UnionSchedule, WallSchedule, zone_of
+from scheduler_service.core.schedules.kinds import RuleSchedule, Schedule, UnionSchedule, WallSchedule, zone_of
+from scheduler_service.core.schedules.recurrence import wall_times_from
 from scheduler_service.core.schedules.stepping import count, upcoming
 from scheduler_service.core.schedules.wall_times import WallTimes, times_of_day
 from scheduler_service.core.schedules.zones import DAY_SECONDS, offset_at, passes_of
@@ -56,12 +57,19 @@ def _note(schedule: Schedule, name: str, second: int, offset: int) -> str | None
     if isinstance(schedule, UnionSchedule):
         schedule = _member_at(schedule, second)
         name, offset = zone_of(schedule), offset_at(zone_of(schedule), second)
-    if isinstance(schedule, WallSchedule) and not _means(schedule.wall, second + offset):
+    if not _is_own(schedule, second + offset):
         return f"gap: moved to {format_instant((second + offset) * SECOND)[11:16]}"
     which, passes = passes_of(name, second)
     if passes == 1:
         return None
     return "fold: first pass" if which == 1 else "fold: second pass"
+
+
+def _is_own(schedule: Schedule, wall: int) -> bool:
+    """Whether a schedule fires at the wall time that it names (seconds), not at the end of a gap in its place."""
+    if isinstance(schedule, RuleSchedule):
+        return next(wall_times_from(schedule, wall), None) == wall
+    return not isinstance(schedule, WallSchedule) or _means(schedule.wall, wall)
 
 
 def _member_at(union: UnionSchedule, second: int) -> Schedule:

@@ -16,6 +16,13 @@ from scheduler_service.core.schedules.zones import DAY_SECONDS
 KEYS: Final = ("from", "until", "days")
 
 
+def from_text(text: str) -> dict[str, str]:
+    """Read `09:00-17:00 mon-fri` as people type it into the fields of a window; the days may be left out."""
+    times, _, days = text.strip().partition(" ")
+    opens, _, until = times.partition("-")
+    return {"from": opens, "until": until, **({"days": days.strip()} if days.strip() else {})}
+
+
 def canonical(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return the window of an interval's spec with its defaults."""
     window = spec["window"]

@@ -17,6 +17,7 @@ from itinerary.protocol.instants import DAY, HOUR, SECOND, format_instant
 from scheduler_service.core.index.expansion import Entry, expand
 from scheduler_service.core.notifications.conditions import may_end
 from scheduler_service.core.schedules.describe import describe
+from scheduler_service.core.schedules.preview import preview
 from scheduler_service.core.schedules.schedule import (
     RuleSchedule,
     canonical_spec,
@@ -89,6 +90,12 @@ def test_the_clocks_are_met_as_by_a_fixed_time() -> None:
     schedule = rule("FREQ=DAILY;BYHOUR=2;BYMINUTE=15,45", zone="Europe/Berlin")
     assert next_of(schedule, "2027-03-28T00:00:00Z", 2) == ["2027-03-28T01:00", "2027-03-29T00:15"]
     assert next_of(schedule, "2026-10-25T00:00:00Z", 3) == ["2026-10-25T00:15", "2026-10-25T00:45", "2026-10-26T01:15"]
+
+
+def test_the_preview_says_where_a_time_is_moved() -> None:
+    schedule = rule("FREQ=DAILY;BYHOUR=2;BYMINUTE=15", zone="Europe/Berlin")
+    notes = [each.dst for each in preview(schedule, at("2027-03-27T00:00:00Z"), 3)]
+    assert notes == [None, "gap: moved to 03:00", None]
 
 
 def test_its_spec_is_stored_in_one_form() -> None:

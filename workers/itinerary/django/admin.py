@@ -21,7 +21,13 @@ from itinerary.protocol.instants import parse_instant, to_datetime
 
 _PAGE: Final = 50
 _PATIENCE: Final = 4.0  # seconds: somebody waits for the page
-_SCHEDULES: Final = {"cron": "{expr}", "interval": "every {every}", "hourly": "each hour at {minute}", "once": "{at}"}
+_SCHEDULES: Final = {
+    "cron": "{expr}",
+    "interval": "every {every}",
+    "hourly": "each hour at {minute}",
+    "once": "{at}",
+    "rrule": "{rrule}",
+}
 
 
 class _ReadOnly(admin.ModelAdmin):
