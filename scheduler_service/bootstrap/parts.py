@@ -14,6 +14,7 @@ from uuid_utils.compat import uuid7
 from itinerary.protocol.errors import StoreRefused, StoreUnavailable
 from itinerary.protocol.redaction import use_keys
 from itinerary.telemetry import tracing
+from scheduler_service.bootstrap.calendars import calendars_refreshed
 from scheduler_service.bootstrap.notifications import leader_notifies
 from scheduler_service.broker.claims import RedisClaims
 from scheduler_service.broker.client import refuse_cluster
@@ -148,7 +149,11 @@ def open_leader(settings: Settings) -> Iterator[Leader]:
             ttl=settings.lease_ttl,
             inbox_buffer=settings.inbox_buffer_size,
         )
-        with _own_port(settings, leader, meter), leader_notifies(settings, database, holder, meter.notices):
+        with (
+            _own_port(settings, leader, meter),
+            leader_notifies(settings, database, holder, meter.notices),
+            calendars_refreshed(settings, database, holder, meter.calendars.failing),
+        ):
             yield leader
 
 

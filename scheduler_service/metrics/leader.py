@@ -16,6 +16,7 @@ from scheduler_service.core.model import DispatchedRun, MisfirePolicy, Overlap
 from scheduler_service.core.run_state import FINAL, Event
 from scheduler_service.core.schedules.zone_rules import installed_rules
 from scheduler_service.metrics.bulk_histogram import BulkHistogram
+from scheduler_service.metrics.calendars import CalendarMetrics
 from scheduler_service.metrics.limits import LimitMetrics
 from scheduler_service.metrics.notices import NoticeMetrics
 from scheduler_service.metrics.placement import PlacementMetrics
@@ -94,6 +95,7 @@ class PrometheusMeter(Meter):
         self._placement = PlacementMetrics(self._registry)
         self._limits = LimitMetrics(self._registry)
         self.notices = NoticeMetrics(self._registry)
+        self.calendars = CalendarMetrics(self._registry)
         self._oldest_at = 0
         # Export each counter at 0: a rate over one that first appears at 1 would miss that step.
         for state in sorted(FINAL):

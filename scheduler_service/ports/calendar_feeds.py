@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from itinerary.protocol.instants import DAY, HOUR, Duration, Instant
+from scheduler_service.core.calendars.stored import CalendarContent
 
 OWN: Final = ""
 """The feed that stands for the rules which need no fetch, but are written out ever further."""
@@ -31,6 +32,15 @@ class StoredFeed:
     good_at: Instant | None = None
     error: str | None = None
     failing_since: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refreshed:
+    """The result of refreshing a calendar; `is_new`: it must be stored, or else only noted."""
+
+    content: CalendarContent
+    feeds: tuple[StoredFeed, ...]
+    is_new: bool
 
 
 class FeedStore(Protocol):

@@ -30,6 +30,7 @@ _TEXTS: Final[Mapping[Topic, tuple[str, str]]] = {
     Topic.RUN_LATE: ("1 run is due and has not started", "{} runs are due and have not started"),
     Topic.RUN_OVERLONG: ("1 run takes too long", "{} runs take too long"),
     Topic.JOB_ENDED: ("a job has no next run", "{} jobs have no next run"),
+    Topic.CALENDAR_STALE: ("a calendar cannot be refreshed", "{} calendars cannot be refreshed"),
     Topic.LEADER_LOST: ("a leader was lost, another leads", "{} leaders were lost, another leads"),
     Topic.LEADER_ABSENT: ("nobody leads: nothing is started", "nobody led, {} times"),
     Topic.TEST: ("a test: notifications arrive", "{} tests"),
@@ -40,6 +41,7 @@ _TEXTS_OVER: Final[Mapping[Topic, tuple[str, str]]] = {
     Topic.RUN_LATE: ("1 run was late and is not any more", "{} runs were late and are not any more"),
     Topic.RUN_OVERLONG: ("1 run took too long and is over", "{} runs took too long and are over"),
     Topic.JOB_ENDED: ("a job had no next run for a time", "{} jobs had no next run for a time"),
+    Topic.CALENDAR_STALE: ("a calendar is refreshed again", "{} calendars are refreshed again"),
     Topic.LEADER_ABSENT: ("nobody led for a time, somebody leads again", "nobody led, {} times; somebody leads again"),
 }
 

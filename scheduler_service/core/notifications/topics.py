@@ -12,12 +12,15 @@ class Topic(StrEnum):
     RUN_LATE = "run.late"
     RUN_OVERLONG = "run.overlong"
     JOB_ENDED = "job.no_next_run"
+    CALENDAR_STALE = "calendar.stale"
     LEADER_LOST = "leader.lost"
     LEADER_ABSENT = "leader.absent"
     TEST = "notify.test"
 
 
-CONDITIONS: Final = frozenset({Topic.RUN_LATE, Topic.RUN_OVERLONG, Topic.JOB_ENDED, Topic.LEADER_ABSENT})
+CONDITIONS: Final = frozenset(
+    {Topic.RUN_LATE, Topic.RUN_OVERLONG, Topic.JOB_ENDED, Topic.CALENDAR_STALE, Topic.LEADER_ABSENT}
+)
 """Topics that hold for a time and then end; the others are events."""
 
 TOPICS: Final = frozenset(Topic) - {Topic.TEST}
