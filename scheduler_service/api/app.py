@@ -33,6 +33,7 @@ from scheduler_service.api.routes import (
     queues,
     runs,
     scheduler,
+    zone_rules,
 )
 from scheduler_service.version import VERSION
 
@@ -88,6 +89,7 @@ def _routes() -> tuple[BaseRoute, ...]:
         freezes,
         scheduler,
         balance,
+        zone_rules,
         health,
         dashboard,
         balancing,

@@ -33,6 +33,7 @@ from scheduler_service.cli.runs import runs
 from scheduler_service.cli.schedule import schedule
 from scheduler_service.cli.shadowing import shadow
 from scheduler_service.cli.status import status
+from scheduler_service.cli.zones import zones
 from scheduler_service.version import VERSION
 
 app = typer.Typer(
@@ -79,6 +80,7 @@ app.add_typer(runs, name="runs")
 app.add_typer(queues, name="queues")
 app.add_typer(limits, name="limits")
 app.add_typer(freezes, name="freezes")
+app.add_typer(zones, name="zones")
 app.add_typer(schedule, name="schedule")
 app.add_typer(notify, name="notify")
 

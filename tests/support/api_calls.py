@@ -26,6 +26,8 @@ CALLS: Final = {
     "/api/v1/scheduler/rebalance/preview": {"post"},
     "/api/v1/scheduler/rebalance/undo": {"post"},
     "/api/v1/workers": {"get"},
+    "/api/v1/zones": {"get"},
+    "/api/v1/zones/diff": {"post"},
     "/api/v1/freezes": {"get", "post"},
     "/api/v1/freezes/{freeze_id}": {"get"},
     "/api/v1/freezes/{freeze_id}/end": {"post"},

@@ -24,6 +24,7 @@ from scheduler_service.api.openapi import (
     limit_shapes,
     queue_shapes,
     schemas,
+    zone_shapes,
 )
 from scheduler_service.api.openapi.examples import EXAMPLES, HEADERS, PARAMETERS
 from scheduler_service.core.contract.calendar_json import CALENDAR_ID
@@ -54,6 +55,7 @@ _REQUESTS: Final = (
     schemas.BackfillIn, schemas.PreviewIn, schemas.RunIn, schemas.BatchIn, schemas.ApplyIn,
     shapes.Problem, balance_shapes.RebalanceIn, queue_shapes.QueueIn, queue_shapes.QueuePauseIn,
     limit_shapes.LimitIn, limit_shapes.LimitPatch, freeze_shapes.FreezeIn, calendar_shapes.CalendarIn,
+    zone_shapes.ZoneDiffIn,
 )  # fmt: skip
 
 

@@ -72,6 +72,11 @@ _FREEZE: Final = {
     "created_at": "2026-12-01T01:00:00Z", "created_by": "ann", "ended_at": None, "ended_by": None, "running": 2,
     "pending": 0,
 }  # fmt: skip
+_ADOPTED: Final = {
+    "version": "2026f", "digest": "9f2c", "source": "2026f of the tzdata package",
+    "holder": "01939a2b-0000-7000-8000-000000000000", "adopted_at": "2026-11-27T10:00:00Z",
+    "effective_from": "2026-11-27T10:01:00Z",
+}  # fmt: skip
 EXAMPLES: Final[dict[str, Any]] = {
     "JobOut": {**_JOB, "next_runs": ["2027-01-01T01:00:00Z"], "warnings": []},
     "JobPage": {"items": [_JOB], "next_cursor": "WyJiaWxsaW5nLmNsb3NlIl0"},
@@ -123,6 +128,25 @@ EXAMPLES: Final[dict[str, Any]] = {
         "zone_rules": "2026f", "zone_rules_api": "2026f", "zone_rules_standby": None,
         "index_runs": 10_250, "last_rebuild_at": "2026-12-01T00:59:30Z", "last_iteration_at": "2026-12-01T01:00:00Z",
         "oldest_due_at": None, "active_runs": 12, "inbox_depth": 0, "workers": 2,
+    },
+    "ZoneRules": {
+        "version": "2026f", "digest": "9f2c", "adopted": [_ADOPTED], "installed": "2026g", "installed_digest": "41d0",
+        "installed_source": "2026g of the tzdata package",
+        "difference": "newer than those in force (2026g of the tzdata package; 2026f): they come into force when a "
+        "leader with them starts",
+        "leader": "2026f", "standby": None,
+    },
+    "ZoneDiffIn": {"from": "in_force", "to": "installed", "days": 400},
+    "ZoneDiffOut": {
+        "from": "2026f", "to": "2026g", "same": False, "start": "2026-12-01T01:00:00Z", "end": "2028-11-30T01:00:00Z",
+        "zones": [{"timezone": "America/Winnipeg", "first_at": "2027-03-14T08:00:00Z"}],
+        "jobs": [
+            {
+                "job_id": "billing.close", "timezone": "America/Winnipeg", "before": "2027-03-14T14:00:00Z",
+                "after": "2027-03-14T15:00:00Z",
+            }
+        ],
+        "changed": 1, "compared": 240, "unchecked": 0,
     },
     "Workers": {
         "items": [

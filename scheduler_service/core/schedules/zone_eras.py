@@ -63,19 +63,39 @@ def names_in_force() -> frozenset[str]:
     return _IN_FORCE.names or zone_names()
 
 
+class ZoneIn(str):
+    """The name of a zone, told by other rules than those in force: for comparing two sets of rules."""
+
+    __slots__ = ("eras", "zone")
+    eras: tuple[Era, ...]
+    zone: str
+
+    @classmethod
+    def of(cls, zone: str, eras: tuple[Era, ...]) -> "ZoneIn":
+        """Name the zone by these eras; only the name of equal ones equals this one."""
+        name = cls(" ".join([zone, *(f"{era.since} {era.rules.digest}" for era in eras)]))
+        name.zone, name.eras = zone, eras
+        return name
+
+
 def files_of(name: str) -> tuple[tuple[int, bytes], ...]:
     """Return the zone's files, each with the second from which it decides; neighbours differ."""
-    eras = _IN_FORCE.eras
-    if not eras:
-        return ((ALWAYS, zone_file(name)),)
-    newest = eras[-1].rules.files[name]
+    if isinstance(name, ZoneIn):
+        return _files_in(name.zone, name.eras)
+    if _IN_FORCE.eras:
+        return _files_in(name, _IN_FORCE.eras)
+    return ((ALWAYS, zone_file(name)),)
+
+
+def _files_in(name: str, eras: tuple[Era, ...]) -> tuple[tuple[int, bytes], ...]:
+    known = next(era.rules.files[name] for era in eras if name in era.rules.files)
     found: list[tuple[int, bytes]] = []
     for era in eras:
-        content = era.rules.files.get(name, newest)
+        known = era.rules.files.get(name, known)
         if found and found[-1][0] >= era.since:  # adopted within the same minute: the newer decides
             found.pop()
-        if not found or found[-1][1] != content:
-            found.append((era.since, content))
+        if not found or found[-1][1] != known:
+            found.append((era.since, known))
     return tuple(found)
 
 

@@ -7,6 +7,7 @@ Which rules decide is elsewhere: those that the installation adopted, see `zone_
 
 import re
 import zoneinfo
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -92,8 +93,13 @@ def _host(path: tuple[str, ...]) -> ZoneRules | None:
 
 
 def _version_of(folder: str) -> str:
+    return version_in({name: _bytes_of(f"{folder}/{name}") for name in _VERSION_FILES})
+
+
+def version_in(files: Mapping[str, bytes]) -> str:
+    """Return the IANA version that one of these files beside the zones states, or `unknown`."""
     for name in _VERSION_FILES:
-        found = _VERSION.search(_bytes_of(f"{folder}/{name}")[:_FIRST_LINE].decode("ascii", "replace"))
+        found = _VERSION.search(files.get(name, b"")[:_FIRST_LINE].decode("ascii", "replace"))
         if found:
             return found[0]
     return "unknown"

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from itinerary.protocol.errors import BadValue
-from scheduler_service.core.schedules.zone_eras import cached_by_rules, files_of, names_in_force
+from scheduler_service.core.schedules.zone_eras import ZoneIn, cached_by_rules, files_of, names_in_force
 
 DAY_SECONDS: Final = 86_400
 # Python's dates end with the year 9999; before and after, a zone keeps its nearest offset.
@@ -48,7 +48,7 @@ def zone(name: str) -> ZoneInfo:
 
 @cached_by_rules(maxsize=1_024)
 def _parts(name: str) -> tuple[_Part, ...]:
-    if name in names_in_force():
+    if isinstance(name, ZoneIn) or name in names_in_force():
         return tuple(_Part(since, ZoneInfo.from_file(BytesIO(file), key=name)) for since, file in files_of(name))
     raise BadValue("timezone", name, _nearest(name))
 

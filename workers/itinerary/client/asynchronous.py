@@ -147,3 +147,5 @@ class AsyncClient:
     trigger = _awaited(Client.trigger)
     undo_rebalance = _awaited(Client.undo_rebalance)
     workers = _awaited(Client.workers)
+    zone_rules = _awaited(Client.zone_rules)
+    zone_rules_diff = _awaited(Client.zone_rules_diff)

@@ -22,6 +22,8 @@ from itinerary.client.results import (
     RunPage,
     Status,
     Worker,
+    ZoneDiff,
+    ZoneRules,
 )
 from itinerary.client.run_body import Moment, moment_text
 from itinerary.client.transport import Transport, given, segment
@@ -139,6 +141,26 @@ class Reads:
     def status(self) -> Status:
         """The leader, since when it leads, and its view of the scheduler."""
         return Status.of(self._api.object("GET", "/scheduler/status"))
+
+    def zone_rules(self) -> ZoneRules:
+        """The zone rules that the installation adopted, and whether a host has others."""
+        return ZoneRules.of(self._api.object("GET", "/zones"))
+
+    def zone_rules_diff(
+        self,
+        before: str | Mapping[str, str] = "in_force",
+        after: str | Mapping[str, str] = "installed",
+        *,
+        days: int | None = None,
+        limit: int | None = None,
+    ) -> ZoneDiff:
+        """The jobs whose coming times change from one set of zone rules to another; changes nothing.
+
+        A set is `in_force`, `before` (the last adoption), `installed` (on the API's host), or files with a version.
+        """
+        asked = {"from": before, "to": after, **given(days=days, limit=limit)}
+        answer = self._api.object("POST", "/zones/diff", again=True, json=asked, timeout=PLANNED_WITHIN)
+        return ZoneDiff.of(answer)
 
     def distribution(self) -> Distribution:
         """The load of the coming 24 hours."""

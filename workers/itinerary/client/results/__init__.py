@@ -47,8 +47,10 @@ from itinerary.client.results.scheduler import (
     Worker,
     WouldMove,
 )
+from itinerary.client.results.zone_rules import AdoptedRules, ChangedJob, ChangedZone, ZoneDiff, ZoneRules
 
 __all__ = [
+    "AdoptedRules",
     "Answer",
     "Attempt",
     "AuditEntry",
@@ -56,6 +58,8 @@ __all__ = [
     "Backfill",
     "Because",
     "Bounds",
+    "ChangedJob",
+    "ChangedZone",
     "Distribution",
     "Explanation",
     "Freeze",
@@ -91,4 +95,6 @@ __all__ = [
     "TaskError",
     "Worker",
     "WouldMove",
+    "ZoneDiff",
+    "ZoneRules",
 ]
