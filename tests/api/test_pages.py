@@ -25,6 +25,7 @@ PAGES = (
     "/queues",
     "/freezes",
     "/limits",
+    "/calendars",
     "/load",
     "/explain",
     "/explain?job_id=a.job&at=2026-01-01 00:00",

@@ -22,8 +22,8 @@ JOB = {"job_id": "made.here", "task": "itinerary.echo", "kind": "cron", "cron.ex
 CHANGES = (
     "/new-job", "/jobs", "/jobs/a.job/edit", "/jobs/a.job/pause", "/jobs/a.job/skip-next", "/jobs/a.job/resume",
     "/jobs/a.job/trigger", "/jobs/a.job/backfill", "/jobs/a.job/delete", "/runs/x/cancel", "/runs/x/retry",
-    "/failures/retry", "/failures/backfill", "/queues", "/freezes", "/limits", "/parts/rebalance/preview",
-    "/parts/rebalance?plan_id=x", "/parts/rebalance/undo",
+    "/failures/retry", "/failures/backfill", "/queues", "/freezes", "/limits", "/calendars", "/calendars/x",
+    "/parts/rebalance/preview", "/parts/rebalance?plan_id=x", "/parts/rebalance/undo",
 )  # fmt: skip
 
 

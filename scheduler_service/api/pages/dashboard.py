@@ -10,6 +10,7 @@ from scheduler_service.api.http.problems import Problem, problem_response
 from scheduler_service.api.pages import (
     audit,
     backfill,
+    calendars,
     explain,
     failure_runs,
     failures,
@@ -48,6 +49,7 @@ for _part in (
     queues,
     freezes,
     limits,
+    calendars,
     load,
     explain,
     audit,

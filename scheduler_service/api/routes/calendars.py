@@ -4,7 +4,7 @@ Promises that a change has answered once it is committed; jobs that use the cale
 Never waits for a leader.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -20,7 +20,7 @@ from scheduler_service.api.openapi.documents import answers, body_of
 from scheduler_service.api.routes.queues import OPERATOR, Cursor
 from scheduler_service.api.services.calendar_contents import content_of
 from scheduler_service.core.audit import Caller
-from scheduler_service.core.calendars.stored import StoredCalendar
+from scheduler_service.core.calendars.stored import CalendarContent, StoredCalendar
 from scheduler_service.core.contract.calendar_json import CALENDAR_ID
 from scheduler_service.core.contract.fields import read_text
 from scheduler_service.core.contract.stored_calendar_json import calendar_body, days_body, version_body
@@ -88,12 +88,20 @@ def found(context: ApiContext, calendar_id: str) -> StoredCalendar:
     return context.stores.calendar_store.get(_id(calendar_id))
 
 
-def defined(context: ApiContext, who: Caller, calendar_id: str, body: Mapping[str, Any]) -> StoredCalendar:
-    """Define the calendar and tell the leader."""
+def defined(
+    context: ApiContext, who: Caller, calendar_id: str, body: Mapping[str, Any],
+    check: Callable[[StoredCalendar | None], None] = lambda _: None,
+) -> StoredCalendar:  # fmt: skip
+    """Define the calendar and tell the leader; `check` raises for a present one that the caller did not expect."""
     if not CALENDAR_ID.fullmatch(calendar_id):
         raise BadValues([BadValue("calendar_id", calendar_id, LIMIT_RULE)])
     content = content_of(body, context.clock())
-    kept = context.stores.calendar_store.edit(calendar_id, lambda _: content, by=who.audited_change("calendar.put"))
+
+    def change(there: StoredCalendar | None) -> CalendarContent:
+        check(there)
+        return content
+
+    kept = context.stores.calendar_store.edit(calendar_id, change, by=who.audited_change("calendar.put"))
     context.leader.tell("control_changed", {})
     return kept
 
