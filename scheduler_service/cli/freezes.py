@@ -87,7 +87,7 @@ def end_freeze(number: Number, as_json: Json = False) -> None:
 
 
 def _show(freeze: Any, as_json: bool) -> None:
-    from scheduler_service.cli.output import print_fields, print_json, when
+    from scheduler_service.cli.output import at_least, print_fields, print_json, when
 
     if as_json:
         print_json(dict(freeze))
@@ -103,8 +103,8 @@ def _show(freeze: Any, as_json: bool) -> None:
             ("reason", freeze["reason"]),
             ("started by", freeze["created_by"]),
             ("ended by", freeze["ended_by"]),
-            ("running", freeze["running"]),
-            ("pending", freeze["pending"]),
+            ("running", at_least(freeze["running"], is_exact=freeze["in_flight_is_exact"])),
+            ("pending", at_least(freeze["pending"], is_exact=freeze["in_flight_is_exact"])),
         ]
     )
     if freeze["pending"]:

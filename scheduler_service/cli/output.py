@@ -127,6 +127,11 @@ def print_more(shown: int, page: Mapping[str, Any], what: str) -> None:
     print(f"{shown:,} of {of_all} {what}; --limit N lists more of them, --all all", file=sys.stderr)
 
 
+def at_least(number: int | None, *, is_exact: bool) -> str | None:
+    """Return a number as text that says where not all were counted."""
+    return None if number is None else str(number) if is_exact else f"at least {number}"
+
+
 def plain(value: Any) -> Text:
     """Return a user's text with markup and control characters escaped; anything else as JSON."""
     if value is None:

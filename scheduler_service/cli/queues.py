@@ -87,7 +87,7 @@ def resume_queue(name: Name, as_json: Json = False) -> None:
 
 
 def _show(queue: Any, as_json: bool) -> None:
-    from scheduler_service.cli.output import print_fields, print_json, when
+    from scheduler_service.cli.output import at_least, print_fields, print_json, when
 
     if as_json:
         print_json(dict(queue))
@@ -104,8 +104,8 @@ def _show(queue: Any, as_json: bool) -> None:
             ("until", queue["paused_until"] and when(queue["paused_until"])),
             ("reason", queue["pause_reason"]),
             ("waiting", _waiting(queue)),
-            ("pending", queue["pending"]),
-            ("running", queue["running"]),
+            ("pending", at_least(queue["pending"], is_exact=queue["in_flight_is_exact"])),
+            ("running", at_least(queue["running"], is_exact=queue["in_flight_is_exact"])),
             ("workers", queue["workers"]),
         ]
     )

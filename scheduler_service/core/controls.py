@@ -68,7 +68,7 @@ class Queue:
     """A queue as users see it; `defined`: somebody defined or paused it.
 
     `waiting` counts due runs that are not dispatched, up to a bound (`waiting_more`: there are more); `pending` those
-    dispatched and not started.
+    dispatched and not started. `in_flight_more`: more are in flight than were counted.
     """
 
     name: str
@@ -79,3 +79,4 @@ class Queue:
     waiting_more: bool
     pending: int
     running: int
+    in_flight_more: bool = False

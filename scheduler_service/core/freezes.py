@@ -127,10 +127,14 @@ class NewFreeze:
 
 @dataclass(frozen=True, slots=True)
 class FreezeCounts:
-    """Runs in scope that run on, and those that were dispatched and neither started nor recalled yet."""
+    """Runs in scope that run on, and those that were dispatched and neither started nor recalled yet.
+
+    `more`: not all runs in flight were counted.
+    """
 
     running: int
     pending: int
+    more: bool = False
 
 
 def status_of(freeze: Freeze, now: Instant) -> FreezeStatus:

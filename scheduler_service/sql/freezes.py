@@ -106,7 +106,7 @@ class SqlFreezeStore(FreezeStore):
         first = (
             select(runs.c.queue, runs.c.job_id, runs.c.state)
             .where(IS_TRACKED, IS_IN_FLIGHT, runs.c.forced.is_not(true()))
-            .limit(_MOST_IN_FLIGHT)
+            .limit(_MOST_IN_FLIGHT + 1)
             .subquery("in_flight")
         )
         grouped = (
@@ -122,7 +122,8 @@ class SqlFreezeStore(FreezeStore):
             for one, counted in zip(freezes, found, strict=True):
                 if one.scope.meets(queue, job_id, of_job):
                     counted[state] += number
-        return [FreezeCounts(each[RunState.RUNNING], each[RunState.PENDING]) for each in found]
+        more = sum(row[-1] for row in rows) > _MOST_IN_FLIGHT
+        return [FreezeCounts(each[RunState.RUNNING], each[RunState.PENDING], more) for each in found]
 
 
 def _is_asked_for(one: Freeze, asked: NewFreeze, by: AuditedChange, now: Instant) -> bool:

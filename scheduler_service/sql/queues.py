@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Self
 
-from sqlalchemy import Connection, func, literal, or_, select
+from sqlalchemy import Connection, case, func, literal, or_, select
 
 from itinerary.protocol.instants import Duration, Instant
 from scheduler_service.core.audit import AuditedChange
@@ -129,12 +129,12 @@ class SqlQueueStore(QueueStore):
         return self._seen(connection, queue, after, now)
 
     def _seen(self, connection: Connection, queue: str, row: _Row | None, now: Instant) -> Queue:
-        tracked = _tracked(connection, queue, now)
+        tracked, more = _tracked(connection, queue, now)
         waiting = count_due(connection, queue, now + 1, MOST_WAITING + 1) + sum(tracked.get(one, 0) for one in WAITING)
         stored = row or _Row()
         return Queue(
             queue, row is not None, stored.definition, stored.pause(now), min(waiting, MOST_WAITING),
-            waiting > MOST_WAITING, tracked.get(RunState.PENDING, 0), tracked.get(RunState.RUNNING, 0),
+            more or waiting > MOST_WAITING, tracked.get(RunState.PENDING, 0), tracked.get(RunState.RUNNING, 0), more,
         )  # fmt: skip
 
 
@@ -143,13 +143,14 @@ def _row(connection: Connection, queue: str) -> _Row | None:
     return None if row is None else _Row(*row)
 
 
-def _tracked(connection: Connection, queue: str, now: Instant) -> Mapping[str, int]:
-    """The numbers of runs in flight, and of waiting ones that a schedule created and that are due."""
+def _tracked(connection: Connection, queue: str, now: Instant) -> tuple[Mapping[str, int], bool]:
+    """The numbers of runs in flight, and of waiting ones that a schedule created and that are due; are there more?"""
     of_queue = select(runs.c.state, runs.c.due_at).where(IS_TRACKED, runs.c.queue == queue)
-    first = of_queue.limit(_MOST_TRACKED).subquery("tracked")
+    first = of_queue.limit(_MOST_TRACKED + 1).subquery("tracked")
     counts = or_(first.c.state.in_(IN_FLIGHT), first.c.due_at <= literal(now, InstantColumn))
-    counted = connection.execute(select(first.c.state, func.count()).where(counts).group_by(first.c.state))
-    return {row[0]: row[1] for row in counted}
+    number = func.sum(case((counts, 1), else_=0))
+    counted = connection.execute(select(first.c.state, number, func.count()).group_by(first.c.state)).all()
+    return {row[0]: int(row[1]) for row in counted}, sum(row[2] for row in counted) > _MOST_TRACKED
 
 
 def _audited(row: _Row | None) -> Mapping[str, Any] | None:

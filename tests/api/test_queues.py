@@ -19,7 +19,7 @@ DEFAULTS: dict[str, Any] = {
     "name": "mail", "defined": False, "concurrency": None, "rate": None, "fair": False,
     "description": "", "paused": False, "pause_reason": None, "paused_at": None,
     "paused_by": None, "paused_until": None, "waiting": 0, "waiting_is_exact": True, "pending": 0, "running": 0,
-    "depth": 0, "oldest_age": None, "lag": None, "workers": None,
+    "in_flight_is_exact": True, "depth": 0, "oldest_age": None, "lag": None, "workers": None,
 }  # fmt: skip
 
 

@@ -10,9 +10,12 @@ from itinerary.protocol.errors import Conflict
 from itinerary.protocol.instants import HOUR, MINUTE, SECOND
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.controls import Controls, QueueDefinition
+from scheduler_service.core.freezes import Freeze, Scope
 from scheduler_service.core.limits import Bounds, Limit, Rate
 from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.records import AuditFilter
+from scheduler_service.sql import freezes as sql_freezes
+from scheduler_service.sql import queues as sql_queues
 from scheduler_service.sql.audit import SqlAuditLog
 from scheduler_service.sql.fence import fenced
 from scheduler_service.sql.queues import MOST_WAITING
@@ -164,6 +167,19 @@ def test_the_count_of_what_waits_ends_at_a_bound(bed: StoreBed) -> None:
     bed.make(lease, *(one_off(lease.now - SECOND, queue="mail") for _ in range(MOST_WAITING + 1)))
     queue = bed.queues.get("mail")
     assert (queue.waiting, queue.waiting_more) == (MOST_WAITING, True)
+
+
+def test_counts_of_more_runs_than_are_read_say_so(sql_stores: StoreBed, monkeypatch: pytest.MonkeyPatch) -> None:
+    bed, lease = sql_stores, sql_stores.lead()
+    everything = Freeze(1, Scope(everything=True), lease.now, "why", "olga")
+    bed.dispatched(lease, *(one_off(lease.now, queue="mail") for _ in range(3)))
+    monkeypatch.setattr(sql_queues, "_MOST_TRACKED", 4)
+    monkeypatch.setattr(sql_freezes, "_MOST_IN_FLIGHT", 4)
+    seen, (counted,) = bed.queues.get("mail"), bed.freezes.counts([everything])
+    assert (seen.pending, seen.in_flight_more, counted.pending, counted.more) == (3, False, 3, False)
+    bed.dispatched(lease, *(one_off(lease.now, queue="mail") for _ in range(3)))
+    seen, (counted,) = bed.queues.get("mail"), bed.freezes.counts([everything])
+    assert (seen.pending, seen.in_flight_more, counted.pending, counted.more) == (5, True, 5, True)
 
 
 def test_queues_are_listed_by_name_page_by_page(bed: StoreBed) -> None:

@@ -59,7 +59,7 @@ _QUEUE: Final = {
     "description": "mails to customers", "paused": True,
     "pause_reason": "the mail server is away", "paused_at": "2026-12-01T01:00:00Z", "paused_by": "ann",
     "paused_until": "2026-12-01T06:00:00Z", "waiting": 17, "waiting_is_exact": True, "pending": 0, "running": 2,
-    "depth": 0, "oldest_age": None, "lag": None, "workers": 2,
+    "in_flight_is_exact": True, "depth": 0, "oldest_age": None, "lag": None, "workers": 2,
 }  # fmt: skip
 _TIMES: Final = {"current_time": "2026-12-01T10:00:00Z", "proposed_time": "2026-12-01T10:30:00Z"}
 _MOVED: Final = {"job_id": "shop.sync", "old_time": "2026-12-01T10:00:00Z", "new_time": "2026-12-01T10:30:00Z"}
@@ -70,7 +70,7 @@ _FREEZE: Final = {
     "freeze_id": 12, "status": "active", "scope": {"tags": ["billing"]}, "during": "hold",
     "from": "2026-12-01T01:00:00Z", "until": "2026-12-01T06:00:00Z", "reason": "a deploy",
     "created_at": "2026-12-01T01:00:00Z", "created_by": "ann", "ended_at": None, "ended_by": None, "running": 2,
-    "pending": 0,
+    "pending": 0, "in_flight_is_exact": True,
 }  # fmt: skip
 _ADOPTED: Final = {
     "version": "2026f", "digest": "9f2c", "source": "2026f of the tzdata package",

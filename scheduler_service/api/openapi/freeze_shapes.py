@@ -69,6 +69,7 @@ class FreezeOut(BaseModel):
     ended_by: str | None
     running: int | None
     pending: int | None
+    in_flight_is_exact: bool | None = Field(description="Whether all pending and running ones were counted")
 
 
 class Freezes(BaseModel):

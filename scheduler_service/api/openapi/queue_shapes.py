@@ -42,6 +42,7 @@ class QueueOut(BaseModel):
     waiting_is_exact: bool
     pending: int
     running: int
+    in_flight_is_exact: bool = Field(description="Whether all pending and running ones were counted")
     depth: int
     oldest_age: Duration | None
     lag: Duration | None

@@ -168,6 +168,7 @@ def _body(queue: Queue, live: Mapping[str, Mapping[str, Any]] | None, now: Insta
         "waiting_is_exact": not queue.waiting_more,
         "pending": queue.pending,
         "running": queue.running,
+        "in_flight_is_exact": not queue.in_flight_more,
         "depth": seen.get("pending", queue.pending),
         "oldest_age": _age(seen.get("oldest_pending_at"), now),
         "lag": _age(seen.get("oldest_due_at"), now),

@@ -63,6 +63,7 @@ def freeze_body(freeze: Freeze, counts: FreezeCounts | None, now: Instant) -> di
         "ended_by": freeze.ended_by,
         "running": None if counts is None else counts.running,
         "pending": None if counts is None else counts.pending,
+        "in_flight_is_exact": None if counts is None else not counts.more,
     }
 
 

@@ -180,6 +180,7 @@ class Queue(Record):
     waiting_is_exact: bool
     pending: int
     running: int
+    in_flight_is_exact: bool
     depth: int
     oldest_age: str | None
     lag: str | None
@@ -206,6 +207,7 @@ class Freeze(Record):
     ended_by: str | None
     running: int | None
     pending: int | None
+    in_flight_is_exact: bool | None
 
 
 @dataclass(frozen=True, eq=False)
