@@ -19,6 +19,7 @@ from scheduler_service.core.contract.job_json import read_stored_job
 from scheduler_service.core.contract.unknown_fields import names
 from scheduler_service.core.explain.facts import Version
 from scheduler_service.core.model import Job, JobHistory
+from scheduler_service.sql.applied_calendars import AppliedCalendars
 from scheduler_service.sql.batch import Batch
 from scheduler_service.sql.dialect import dialect_of
 from scheduler_service.sql.tables import IS_UNPLANNED, job_versions, jobs
@@ -109,16 +110,19 @@ def histories(
 ) -> list[JobHistory]:
     """The versions of these jobs, or of all, that hold at or after `since`, and from the last planned one on.
 
+    Calendars are applied: a version is cut at the versions of those that it names.
     Of all jobs, those deleted before `since`, and planned as deleted, are left out. `refused` collects the ids of jobs
     that this program cannot read.
     """
-    asked = _versions(since)
+    asked, by_calendars = _versions(since), AppliedCalendars(connection, since)
     if job_ids is None:
-        return _all_grouped(connection, asked if since is None else asked.where(not_(_gone_before(since))), refused)
+        by_calendars.read_all()
+        asked = asked if since is None else asked.where(not_(_gone_before(since)))
+        return _all_grouped(connection, asked, by_calendars, refused)
     named = asked.where(_V.job_id.in_(select(_IDS.rows(dialect_of(connection)).c.job_id)))
     found: list[JobHistory] = []
     for chunk in _IDS.chunks([(job_id,) for job_id in dict.fromkeys(job_ids)]):
-        found += _grouped(connection.execute(named, chunk), refused)
+        found += by_calendars.applied(_grouped(connection.execute(named, chunk), refused))
     return found
 
 
@@ -146,7 +150,9 @@ def _gone_before(since: Instant) -> ColumnElement[bool]:
     return and_(jobs.c.deleted, jobs.c.effective_from <= since, not_(IS_UNPLANNED))
 
 
-def _all_grouped(connection: Connection, asked: Select[Any], refused: set[str] | None) -> list[JobHistory]:
+def _all_grouped(
+    connection: Connection, asked: Select[Any], by_calendars: AppliedCalendars, refused: set[str] | None
+) -> list[JobHistory]:
     """Group in parts, since the rows of all jobs at once take more memory than the jobs.
 
     Jobs edited or created between two parts are unplanned, so the job watcher finds them.
@@ -157,7 +163,8 @@ def _all_grouped(connection: Connection, asked: Select[Any], refused: set[str] |
     while part := connection.execute(ids.where(jobs.c.job_id > after)).scalars().all():
         if after:
             log.info("reading jobs", count=len(found))
-        found += _grouped(connection.execute(asked.where(_V.job_id > after, _V.job_id <= part[-1])), refused)
+        rows = connection.execute(asked.where(_V.job_id > after, _V.job_id <= part[-1]))
+        found += by_calendars.applied(_grouped(rows, refused))
         after = part[-1]
     return found
 

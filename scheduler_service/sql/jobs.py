@@ -21,6 +21,7 @@ from scheduler_service.core.contract.job_json import definition_of, job_body
 from scheduler_service.core.contract.unknown_fields import carried
 from scheduler_service.core.model import Job
 from scheduler_service.ports.stores import JobFilter, JobStore, Page
+from scheduler_service.sql.applied_calendars import closed_now
 from scheduler_service.sql.audit import record
 from scheduler_service.sql.database import Database, again_when_busy
 from scheduler_service.sql.job_calendars import keep_calendars
@@ -86,9 +87,9 @@ class SqlJobStore(JobStore):
         _check_name(job_id)
         with self._database.read() as connection:
             row = connection.execute(select(*JOB_COLUMNS).where(jobs.c.job_id == job_id)).first()
-        if row is None or row.deleted:
-            raise NotFound(f"no job {job_id}")
-        return named_job_of(row)
+            if row is None or row.deleted:
+                raise NotFound(f"no job {job_id}")
+            return closed_now(connection, [named_job_of(row)])[0]
 
     def list(self, wanted: JobFilter, limit: int, cursor: str | None) -> Page[Job]:
         if not is_storable(f"{wanted.tag}{wanted.text}{wanted.source}"):
@@ -101,8 +102,9 @@ class SqlJobStore(JobStore):
             query = query.where(jobs.c.job_id > read_cursor(cursor, str)[0])
         with self._database.read() as connection:
             rows = connection.execute(query.order_by(jobs.c.job_id).limit(limit + 1)).all()
-        page = page_of(rows, limit, listed_job_of, lambda row: [row.job_id])
-        return Page([job for job in page.items if job is not None], page.next_cursor)
+            page = page_of(rows, limit, listed_job_of, lambda row: [row.job_id])
+            found = closed_now(connection, [job for job in page.items if job is not None])
+        return Page(found, page.next_cursor)
 
     @again_when_busy
     def set_paused(
@@ -158,7 +160,7 @@ class SqlJobStore(JobStore):
             raise _CreatedMeanwhile(f"job {job.job_id} exists", "job-exists")
         keep_named(connection, [("", created, None)])
         keep_version(connection, created, None, now, by)
-        return created
+        return closed_now(connection, [created])[0]
 
     def _next_version(self, connection: Connection, job: Job, before: Job, by: AuditedChange | None) -> Job:
         now = self._database.read_clock(connection)
@@ -169,7 +171,7 @@ class SqlJobStore(JobStore):
         connection.execute(changed.values(**job_row(created), updated_at=now))
         keep_named(connection, [("", created, before)])
         keep_version(connection, created, before, now, by)
-        return created
+        return closed_now(connection, [created])[0]
 
 
 class _Holds(FunctionElement[bool]):

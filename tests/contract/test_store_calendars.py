@@ -5,18 +5,20 @@ from dataclasses import replace
 import pytest
 
 from itinerary.protocol.errors import BadValue, BadValues, Conflict, LeaseLost, NotFound
-from itinerary.protocol.instants import SECOND
+from itinerary.protocol.instants import DAY, SECOND
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.calendars.model import Compiled, NamedDays, NamedSpan
 from scheduler_service.core.calendars.stored import CalendarContent, StoredCalendar
+from scheduler_service.core.contract.job_json import definition_of
 from scheduler_service.core.contract.job_plan import JobSet
 from scheduler_service.core.contract.pruning import Past
 from scheduler_service.core.controls import CalendarEdit
 from scheduler_service.core.leader.commands import CreateRuns
 from scheduler_service.core.model import NewRun, RunKind
+from scheduler_service.core.schedules.schedule import Schedule, upcoming
 from scheduler_service.ports.calendars import HOLDS_AFTER
 from scheduler_service.ports.records import AuditFilter
-from scheduler_service.ports.stores import UNKNOWN
+from scheduler_service.ports.stores import UNKNOWN, JobFilter
 from scheduler_service.sql import calendars as sql_calendars
 from scheduler_service.sql.audit import SqlAuditLog
 from scheduler_service.sql.job_sets import SqlJobSets
@@ -217,6 +219,37 @@ def test_a_job_is_saved_with_calendars_that_are_there_and_fit(bed: StoreBed) -> 
     bed.calendars.delete("de", by=BY)
     bed.jobs.delete(job.job_id, None)
     bed.calendars.delete("hours", by=BY)
+
+
+def test_jobs_are_read_as_their_calendars_leave_them(bed: StoreBed) -> None:
+    """Cut where a version begins; what began before the window is left out."""
+    lease = bed.lead()
+    first = put(bed, "de", XMAS)
+    daily = {"kind": "cron", "expr": "0 9 * * *", "timezone": "Europe/Berlin"}
+    bed.planned_job(lease, "plain", schedule=daily)
+    job = bed.planned_job(lease, "job", schedule=daily, calendars={"exclude": ["de"]})
+    second = put(bed, "de", MORE)
+    after = 20_810 * DAY
+
+    def days(schedule: Schedule) -> list[int]:
+        return [at // DAY - 20_810 for at in upcoming(schedule, after, 9)]
+
+    for read in (bed.leader.job_histories(first.effective_from), bed.leader.histories_of(["job", "plain"], None)):
+        by_id = {one.job_id: one for one in read}
+        assert len(by_id["plain"].versions) == 1
+        before, since = by_id["job"].versions
+        assert (before.version, since.version, since.effective_from) == (1, 1, second.effective_from)
+        assert days(before.schedule) == [0, 1, 4, 5, 6, 7, 8, 9, 10], "Christmas is left out"
+        assert days(since.schedule) == [0, 1, 4, 5, 6, 7, 8, 10, 11], "New Year too"
+    (later,) = bed.leader.histories_of(["job"], second.effective_from)
+    assert days(later.versions[-1].schedule) == days(since.schedule)
+    assert len(later.versions) == 1
+    pages, _ = bed.leader.calendar_jobs("de", "", second.effective_from, 5)
+    assert [days(one.versions[-1].schedule) for one in pages] == [days(since.schedule)]
+    if bed.database is not None:
+        for shown in (bed.jobs.get("job"), bed.jobs.list(JobFilter(), 5, None).items[0]):
+            assert days(shown.schedule) == days(since.schedule), "what users see is the newest"
+            assert definition_of(shown) == definition_of(job)
 
 
 def test_a_set_of_jobs_is_planned_and_applied_with_its_calendars(sql_stores: StoreBed) -> None:

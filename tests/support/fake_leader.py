@@ -59,16 +59,16 @@ class FakeLeaderStore(FakePolls):
 
     def job_histories(self, since: Instant | None) -> list[JobHistory]:
         with self._tables.lock:
-            return [
-                _history(row, since)
-                for _, row in sorted(self._tables.jobs.items())
-                if since is None or not _gone_before(row, since)
+            rows = [
+                row for _, row in sorted(self._tables.jobs.items()) if since is None or not _gone_before(row, since)
             ]
+            return self._tables.by_calendars([_history(row, since) for row in rows], since)
 
     def histories_of(self, job_ids: Sequence[str], since: Instant | None) -> list[JobHistory]:
         with self._tables.lock:
             jobs = self._tables.jobs
-            return [_history(jobs[job_id], since) for job_id in sorted(set(job_ids)) if job_id in jobs]
+            histories = [_history(jobs[job_id], since) for job_id in sorted(set(job_ids)) if job_id in jobs]
+            return self._tables.by_calendars(histories, since)
 
     def calendar_jobs(
         self, calendar_id: str, after: str, since: Instant, limit: int

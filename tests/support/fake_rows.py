@@ -13,6 +13,7 @@ from itinerary.protocol.limits import LimitUse, limits_text
 from itinerary.protocol.run_fields import RetryPolicy
 from scheduler_service.core.attempts import Attempt, LateReports, TaskError
 from scheduler_service.core.audit import AuditedChange, AuditEntry
+from scheduler_service.core.calendars.applying import CalendarApplier
 from scheduler_service.core.calendars.model import CalendarVersion
 from scheduler_service.core.calendars.stored import PastVersion, StoredCalendar
 from scheduler_service.core.controls import CalendarEdit, QueuePause
@@ -24,6 +25,7 @@ from scheduler_service.core.model import (
     ActiveRun,
     DispatchedRun,
     Job,
+    JobHistory,
     Lease,
     MissedRange,
     NewRun,
@@ -227,6 +229,12 @@ class Tables:
                     CalendarVersion(calendar_id, one.version, one.effective_from, one.content.compiled) for one in kept
                 )
         return found
+
+    def by_calendars(self, histories: list[JobHistory], since: Instant | None) -> list[JobHistory]:
+        """The histories, cut at the versions of the calendars that they name."""
+        named = {one for history in histories for job in history.versions if job.calendars for one in job.calendars.ids}
+        applier = CalendarApplier(self.versions_of(named, None), since or -(2**62))
+        return [applier.applied(history) for history in histories]
 
     def calendar_edits(self, known: int, since: Instant = 0) -> tuple[CalendarEdit, ...]:
         """The edits of calendars after those of the version `known`, but for what began before `since`."""

@@ -7,7 +7,7 @@ import pytest
 from itinerary.protocol.errors import LeaseLost
 from itinerary.protocol.instants import MINUTE, SECOND, Instant
 from scheduler_service.core.audit import AuditedChange
-from scheduler_service.core.calendars.model import Compiled, NamedDays
+from scheduler_service.core.calendars.model import Compiled, NamedDays, NamedSpan
 from scheduler_service.core.calendars.stored import CalendarContent
 from scheduler_service.core.controls import CalendarEdit
 from scheduler_service.core.leader import edits
@@ -26,6 +26,16 @@ def put(world: World, day: int, *, told: bool = True) -> Instant:
     if told:
         world.tell("control_changed")
     world.reconcile()
+    return stored.effective_from
+
+
+def put_spans(world: World, *spans: tuple[Instant, Instant], led: bool = True) -> Instant:
+    """Somebody closes these times; when that holds."""
+    compiled = Compiled("UTC", spans=tuple(NamedSpan(*span) for span in spans))
+    stored = world.store.calendars.edit("closed", lambda _: CalendarContent({}, compiled), by=BY)
+    if led:
+        world.tell("control_changed")
+        world.reconcile()
     return stored.effective_from
 
 
@@ -77,6 +87,36 @@ def test_a_leader_that_does_not_learn_of_the_edit_leads_no_longer() -> None:
     world.lead()
     world.advance(MINUTE)
     assert world.state.planned.cursor > begins
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", [False, True])
+def test_an_edited_calendar_moves_what_fires_to_the_microsecond(killed: bool) -> None:
+    """Also where nobody led at the edit, and at the time from which it holds."""
+    world = World()
+    put_spans(world, (world.now + 20 * SECOND, world.now + 25 * SECOND))
+    world.every(
+        "each",
+        "1s",
+        overlap="allow",
+        misfire={"policy": "fire_all", "max_catch_up": 100},
+        calendars={"exclude": ["closed"]},
+    )
+    begun = world.now
+    world.advance(22 * SECOND)
+    if killed:
+        world.now += 3 * SECOND
+    edited = world.now
+    closed = (edited + 10 * SECOND, edited + 60 * SECOND)
+    begins = put_spans(world, closed, led=not killed)
+    if killed:
+        world.lead(wait=50 * SECOND)
+    world.advance(90 * SECOND)
+    fired = [run.scheduled_at for run in world.runs("each") if run.scheduled_at < world.now]
+    every = range(fired[0], world.now, SECOND)
+    was_closed = [(begun + 20 * SECOND, begun + 25 * SECOND), (max(closed[0], begins), closed[1])]
+    assert fired == [at for at in every if not any(start <= at < end for start, end in was_closed)]
+    assert world.states("each").count("completed") >= len(fired) - 1
 
 
 def test_jobs_are_read_a_page_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
