@@ -36,7 +36,8 @@ class CalendarApplier:
     def __init__(self, versions: Versions, since: Instant = _EVER) -> None:
         self._versions = {one: tuple(of) for one, of in versions.items()}
         self._since = since
-        self._closings: dict[tuple[Any, ...], Closing] = {}
+        self._edits: dict[int, tuple[JobCalendars, tuple[Instant, ...]]] = {}
+        self._closings: dict[tuple[int, int], Closing] = {}
         self._schedules: dict[tuple[int, int, Carried], ClosedSchedule] = {}
         self._carried: dict[tuple[Any, ...], tuple[list[Carried], list[Stretch]]] = {}
 
@@ -60,19 +61,27 @@ class CalendarApplier:
         return JobHistory(tuple(found), history.planned_version)
 
     def _stretches(self, job: Job, begin: Instant, until: Instant) -> list[Stretch]:
-        own = own_schedule(job.schedule)
-        if job.calendars is None:
+        own, calendars = own_schedule(job.schedule), job.calendars
+        if calendars is None:
             return [Stretch(begin, own, _OPEN)]
         reach = self._since - REACH
-        edits = {v.effective_from for one in job.calendars.ids for v in self._versions[one][1:]}
-        starts = [begin, *sorted(at for at in edits if max(begin, reach) < at < until)]
-        return [Stretch(at, own, self._closing(job.calendars, max(at, reach))) for at in starts]
+        _, edits = self._edits_of(calendars)
+        starts = [begin, *(at for at in edits if max(begin, reach) < at < until)]
+        return [Stretch(at, own, self._closing(calendars, max(at, reach))) for at in starts]
+
+    def _edits_of(self, calendars: JobCalendars) -> tuple[JobCalendars, tuple[Instant, ...]]:
+        """Return when the calendars change; kept by their object, which many jobs share."""
+        found = self._edits.get(id(calendars))
+        if found is None:
+            edits = {v.effective_from for one in calendars.ids for v in self._versions[one][1:]}
+            found = self._edits[id(calendars)] = calendars, tuple(sorted(edits))
+        return found
 
     def _closing(self, calendars: JobCalendars, at: Instant) -> Closing:
-        compiled = {one: self._in_force(one, at) for one in calendars.ids}
-        key = (id(calendars), *map(id, compiled.values()))
+        key = (id(calendars), bisect_right(self._edits_of(calendars)[1], at))
         found = self._closings.get(key)
         if found is None:
+            compiled = {one: self._in_force(one, at) for one in calendars.ids}
             found = self._closings[key] = closing_of(calendars, compiled)
         return found
 

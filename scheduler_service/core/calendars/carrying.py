@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from itinerary.protocol.instants import DAY, SECOND, Instant
 from scheduler_service.core.calendars.closing import Closing, with_workdays
-from scheduler_service.core.calendars.moved_days import FURTHEST, NOWHERE, MovedDays
 from scheduler_service.core.schedules.clock_rules import timeline
 from scheduler_service.core.schedules.days import Dates
 from scheduler_service.core.schedules.kinds import OwnSchedule, WallSchedule
+from scheduler_service.core.schedules.moved_days import FURTHEST, NOWHERE, MovedDays
 from scheduler_service.core.schedules.wall_times import WallTimes, times_of_day
 from scheduler_service.core.schedules.zones import DAY_SECONDS, offset_at
 

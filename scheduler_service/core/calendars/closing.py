@@ -4,14 +4,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.calendars.model import Compiled, JobCalendars
-from scheduler_service.core.calendars.moved_days import MovedDays
 from scheduler_service.core.calendars.times import CalendarTimes, ClosedDays, ClosedTimes
 from scheduler_service.core.calendars.workdays import Workdays, counts_workdays
+from scheduler_service.core.model import Job
 from scheduler_service.core.schedules.days import CalendarDays, DayPattern
 from scheduler_service.core.schedules.kinds import OwnSchedule, WallSchedule
-from scheduler_service.core.schedules.schedule import ClosedSchedule
+from scheduler_service.core.schedules.moved_days import MovedDays
+from scheduler_service.core.schedules.schedule import (
+    UNPLACED,
+    ClosedSchedule,
+    IntervalSchedule,
+    next_after,
+    own_schedule,
+)
 
 _MOST: int = 4_096
 
@@ -80,3 +88,25 @@ def with_workdays(own: OwnSchedule, closing: Closing) -> OwnSchedule:
     if not (counts_workdays(own) and isinstance(days, DayPattern | CalendarDays)):
         return own
     return replace(own, wall=replace(own.wall, days=closing.workdays.of(days)))
+
+
+def closed_by(own: OwnSchedule, calendars: JobCalendars, compiled: Mapping[str, Compiled]) -> ClosedSchedule:
+    """Return a schedule as these calendars leave it; each that is named is among `compiled`."""
+    return closed(own, closing_of(calendars, compiled))
+
+
+def none_to_come(job: Job, compiled: Mapping[str, Compiled], now: Instant) -> BadValue | None:
+    """Return the error of a job whose calendars leave no occurrence in the next five years, where it has one itself.
+
+    A job that is deleted, names no calendar or has no place yet has none.
+    """
+    own = own_schedule(job.schedule)
+    if job.calendars is None or job.deleted or (isinstance(own, IntervalSchedule) and own.first == UNPLACED):
+        return None
+    after = now if job.start_at is None else max(now, job.start_at - 1)
+    if next_after(own, after, end_at=job.end_at) is None:
+        return None
+    if next_after(closed_by(own, job.calendars, compiled), after, end_at=job.end_at) is not None:
+        return None
+    rule = "these calendars leave it no occurrence in the next five years; open some of its days"
+    return BadValue("calendars", ", ".join(job.calendars.ids), rule)

@@ -99,16 +99,19 @@ class ClosedTimes:
     def __init__(self, exclude: Sequence[CalendarTimes], only: Sequence[CalendarTimes]) -> None:
         self._exclude, self._only = tuple(exclude), tuple(only)
         self._parts: dict[tuple[int, int], Spans] = {}  # by the zone rules in force, too
+        self._stretch = (0, 0, -1, False)  # the last one found: start, end, zone rules, whether it is closed
 
     def closed(self, times: Ints) -> Flags:
         """Return for each of these ascending instants whether it is closed."""
-        parts = times // PART
         flags = np.zeros(times.size, dtype=np.bool_)
-        for part in np.unique(parts).tolist():
-            low, high = np.searchsorted(parts, [part, part + 1])
+        low = 0
+        while low < times.size:
+            part = int(times[low]) // PART
+            high = int(np.searchsorted(times, (part + 1) * PART))
             starts, ends = self._part(part)
             before = np.searchsorted(starts, times[low:high], side="right")
             flags[low:high] = times[low:high] < np.concatenate([[-(2**63)], ends])[before]
+            low = high
         return flags
 
     def opens(self, at: Instant, until: Instant) -> Instant:
@@ -123,13 +126,21 @@ class ClosedTimes:
 
     def throughout(self, start: Instant, end: Instant) -> bool | None:
         """Return whether all of [start, end) is closed (True) or open (False); None where that changes."""
-        if start // PART != (end - 1) // PART:
-            return None
-        starts, ends = self._part(start // PART)
-        before = int(np.searchsorted(starts, start, side="right"))
-        if before and start < ends[before - 1]:
-            return True if end <= ends[before - 1] else None
-        return None if before < starts.size and starts[before] < end else False
+        low, high, rules, closed = self._stretch  # one read: threads share it
+        if not (low <= start and end <= high and rules == number_in_force()):
+            low, high, closed = self._stretch_at(start)
+            self._stretch = low, high, number_in_force(), closed
+        return closed if end <= high else None
+
+    def _stretch_at(self, at: Instant) -> tuple[Instant, Instant, bool]:
+        """Return the longest [start, end) around an instant, within its part, that is closed or open throughout."""
+        part = at // PART
+        starts, ends = self._part(part)
+        place = int(np.searchsorted(starts, at, side="right"))
+        if place and at < ends[place - 1]:
+            return int(starts[place - 1]), int(ends[place - 1]), True
+        low = int(ends[place - 1]) if place else part * PART
+        return low, int(starts[place]) if place < starts.size else (part + 1) * PART, False
 
     def _part(self, number: int) -> Spans:
         key = (number_in_force(), number)

@@ -17,6 +17,7 @@ from scheduler_service.core.schedules.closed import ClosedSchedule
 
 Positions = NDArray[np.int32]
 _OPEN, _CLOSED, _CHANGES = range(3)
+_FEW: Final = 2**15
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +42,26 @@ class Closings:
         """Return the runs of [start, end), ordered by time, that fire."""
         if not self.closed or not runs.times.size:
             return runs
-        numbers = self.numbers[runs.positions]
-        verdicts = np.asarray([_OPEN, *(_verdict(one, start, end) for one in self.closed)], dtype=np.int8)[numbers]
-        dropped = verdicts == _CLOSED
-        changing = np.flatnonzero(verdicts == _CHANGES)
-        if changing.size:
-            order = changing[np.argsort(numbers[changing], kind="stable")]
-            cuts = np.flatnonzero(np.diff(numbers[order])) + 1
-            for group in np.split(order, cuts):
-                dropped[group] = self.closed[numbers[group[0]] - 1].dropped(runs.times[group])
-        return Runs(runs.times[~dropped], runs.positions[~dropped]) if dropped.any() else runs
+        verdicts = np.asarray([_OPEN, *(_verdict(one, start, end) for one in self.closed)], dtype=np.int8)
+        if not verdicts.any():
+            return runs
+        of_runs = verdicts.take(self.numbers).take(runs.positions)
+        dropped = of_runs == _CLOSED
+        if (verdicts == _CHANGES).any():
+            self._search(runs, np.flatnonzero(of_runs == _CHANGES), dropped)
+        kept = np.flatnonzero(~dropped)
+        return Runs(runs.times.take(kept), runs.positions.take(kept)) if kept.size < dropped.size else runs
+
+    def _search(self, runs: Runs, changing: NDArray[np.intp], dropped: NDArray[np.bool_]) -> None:
+        """Judge these runs one by one, those that are closed alike together."""
+        numbers = self.numbers.take(runs.positions.take(changing))
+        if len(self.closed) < _FEW:
+            numbers = numbers.astype(np.int16)  # numpy counts these instead of comparing them
+        order = np.argsort(numbers, kind="stable")
+        cuts = np.flatnonzero(np.diff(numbers.take(order))) + 1
+        for group in np.split(order, cuts) if order.size else ():
+            some = changing.take(group)
+            dropped[some] = self.closed[numbers[group[0]] - 1].dropped(runs.times.take(some))
 
 
 def _verdict(one: ClosedSchedule, start: Instant, end: Instant) -> int:

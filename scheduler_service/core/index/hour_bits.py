@@ -5,6 +5,7 @@ Excludes zones whose offsets are not whole minutes, see `_is_aligned`. Pure bit 
 timelines.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -116,13 +117,31 @@ def _hour_starts(low: int, high: int) -> range:
 def _meant_days(rows: Rows, numbers: NDArray[np.int64]) -> list[Flags]:
     """For each day, the rows that match it."""
     dates = Dates.of(numbers)
-    found = []
-    for month, day, weekday in zip(dates.month, dates.day, dates.weekday, strict=True):
-        by_day = (rows.days >> np.uint32(day)) & np.uint32(1) != 0
-        by_weekday = (rows.weekdays >> np.uint8(weekday)) & np.uint8(1) != 0
-        meant = np.where(rows.either, by_day | by_weekday, by_day & by_weekday)
-        found.append(meant & ((rows.months >> np.uint16(month)) & np.uint16(1) != 0))
+    every = slice(None)
+    found = [_masked(rows, every, dates, place) for place in range(numbers.size)]
     for days, its_rows in rows.special:
         for flags, meant_day in zip(found, days.matches(dates), strict=True):
             flags[its_rows] = meant_day
+    first = int(numbers[0])
+    for moved, its_rows in rows.moved:
+        for day, sources in moved.sources(first, int(numbers[-1])).items():
+            found[day - first][its_rows] = _masked_by_any(rows, its_rows, sources)
     return found
+
+
+def _masked(rows: Rows, some: slice | NDArray[np.int64], dates: Dates, place: int) -> Flags:
+    """Whether each of these rows matches one of the dates by its masks."""
+    by_day = (rows.days[some] >> np.uint32(dates.day[place])) & np.uint32(1) != 0
+    by_weekday = (rows.weekdays[some] >> np.uint8(dates.weekday[place])) & np.uint8(1) != 0
+    meant = np.where(rows.either[some], by_day | by_weekday, by_day & by_weekday)
+    flags: Flags = meant & ((rows.months[some] >> np.uint16(dates.month[place])) & np.uint16(1) != 0)
+    return flags
+
+
+def _masked_by_any(rows: Rows, some: NDArray[np.int64], days: Sequence[int]) -> Flags | bool:
+    """Whether each of these rows matches any of the days by its masks."""
+    if not days:
+        return False
+    dates = Dates.of(np.asarray(days, dtype=np.int64))
+    meant: Flags = np.logical_or.reduce([_masked(rows, some, dates, place) for place in range(len(days))])
+    return meant

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from scheduler_service.core.schedules.clock_rules import ClockRule
 from scheduler_service.core.schedules.days import DayPattern, Days
+from scheduler_service.core.schedules.moved_days import MovedDays
 from scheduler_service.core.schedules.wall_times import Clockwork, WallTimes
 
 Ints = NDArray[np.int64]
@@ -40,6 +41,8 @@ class Rows:
     either: NDArray[np.bool_]
     special: tuple[tuple[Days, Ints], ...]
     """Days that no mask can hold, with their rows."""
+    moved: tuple[tuple[MovedDays, Ints], ...]
+    """Days that masks hold, but for those that move off closed ones, with their rows."""
     seconds: NDArray[np.uint64]
     on_minute: NDArray[np.bool_]
     walls: tuple[WallTimes, ...]
@@ -47,7 +50,7 @@ class Rows:
     @classmethod
     def of(cls, walls: Sequence[WallTimes], blocks: Sequence[Clockwork]) -> "Rows":
         """Build the rows of these blocks, each with its schedule; rows of one clock are adjacent."""
-        masks = [w.days if isinstance(w.days, DayPattern) else _ANY_DAY for w in walls]
+        masks = [_masks(w.days) for w in walls]
         return cls(
             groups=_groups(walls),
             hours=np.asarray([b.hours for b in blocks], dtype=np.uint32),
@@ -57,6 +60,7 @@ class Rows:
             weekdays=np.asarray([d.weekdays for d in masks], dtype=np.uint8),
             either=np.asarray([d.either for d in masks], dtype=np.bool_),
             special=_special(walls),
+            moved=_moved(walls),
             seconds=np.asarray([b.seconds for b in blocks], dtype=np.uint64),
             on_minute=np.asarray([b.seconds == ON_THE_MINUTE for b in blocks], dtype=np.bool_),
             walls=tuple(walls),
@@ -74,6 +78,7 @@ class Rows:
             weekdays=np.concatenate([self.weekdays, more.weekdays]),
             either=np.concatenate([self.either, more.either]),
             special=self.special + tuple((days, rows + size) for days, rows in more.special),
+            moved=self.moved + tuple((days, rows + size) for days, rows in more.moved),
             seconds=np.concatenate([self.seconds, more.seconds]),
             on_minute=np.concatenate([self.on_minute, more.on_minute]),
             walls=self.walls + more.walls,
@@ -85,10 +90,28 @@ def clock_key(wall: WallTimes) -> tuple[Any, ...]:
     return wall.zone, wall.rule.wildcard, wall.rule.gap, wall.rule.fold
 
 
+def _masks(days: Days) -> DayPattern:
+    pattern = days.days if isinstance(days, MovedDays) else days
+    return pattern if isinstance(pattern, DayPattern) else _ANY_DAY
+
+
+def _is_masked(days: Days) -> bool:
+    return isinstance(days, MovedDays) and days.days.simple
+
+
+def _moved(walls: Sequence[WallTimes]) -> tuple[tuple[MovedDays, Ints], ...]:
+    found: dict[tuple[int, bool], tuple[MovedDays, list[int]]] = {}
+    for row, wall in enumerate(walls):
+        days = wall.days
+        if isinstance(days, MovedDays) and days.days.simple:
+            found.setdefault((id(days.closed), days.back), (days, []))[1].append(row)
+    return tuple((days, np.asarray(rows)) for days, rows in found.values())
+
+
 def _special(walls: Sequence[WallTimes]) -> tuple[tuple[Days, Ints], ...]:
     by_days: dict[int, list[int]] = {}
     for row, wall in enumerate(walls):
-        if not wall.days.simple:
+        if not (wall.days.simple or _is_masked(wall.days)):
             by_days.setdefault(id(wall.days), []).append(row)
     return tuple((walls[rows[0]].days, np.asarray(rows)) for rows in by_days.values())
 

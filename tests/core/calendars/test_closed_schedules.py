@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND, Instant
-from scheduler_service.core.calendars.closing import closed, closing_of
+from scheduler_service.core.calendars.closing import closed, closing_of, none_to_come
 from scheduler_service.core.calendars.model import Compiled, JobCalendars, NamedDays, NamedSpan, Weekly
 from scheduler_service.core.index.expansion import Entry, expand
+from scheduler_service.core.model import Job
 from scheduler_service.core.schedules.schedule import (
     ClosedSchedule,
     Schedule,
@@ -163,6 +164,27 @@ EVERYTHING = Compiled("UTC", weekly=(Weekly(0b1111111),))
 def test_a_search_that_finds_nothing_ends(own: Schedule) -> None:
     assert next_after(closed_by(own, {"all": EVERYTHING}), SUNDAY) is None
     assert next_after(closed_by(own, {}, {"none": Compiled("UTC")}), SUNDAY) is None
+
+
+@pytest.mark.parametrize(
+    ("own", "calendars", "compiled", "refused"),
+    [
+        (cron("* * * * *"), JobCalendars(("c",)), EVERYTHING, True),
+        (cron("* * * * *"), JobCalendars((), ("c",)), EVERYTHING, False),
+        (cron("0 9 * * *"), JobCalendars(("c",), (), "next_day"), EVERYTHING, True),
+        (cron("0 9 * * *"), None, EVERYTHING, False),
+        (schedule_of({"kind": "once", "at": "2026-01-01T00:00:00Z"}), JobCalendars(("c",)), HOLIDAY, False),
+        (schedule_of({"kind": "once", "at": "2026-11-29T08:00:00Z"}), JobCalendars(("c",)), HOLIDAY, True),
+        (schedule_of({"kind": "interval", "every": "1h", "balanced": True}), JobCalendars(("c",)), EVERYTHING, False),
+    ],
+)  # fmt: skip
+def test_a_job_whose_calendars_leave_it_nothing_is_refused(
+    own: Schedule, calendars: JobCalendars | None, compiled: Compiled, refused: bool
+) -> None:
+    error = none_to_come(Job("a", "t", own, {}, calendars=calendars), {"c": compiled}, SUNDAY)
+    assert (error is not None) is refused
+    if error is not None:
+        assert (error.field, error.value) == ("calendars", "c")
 
 
 def test_a_search_through_short_closed_stretches_expands_many_at_once() -> None:
