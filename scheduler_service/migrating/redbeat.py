@@ -76,7 +76,8 @@ def _entry(name: str, definition: bytes, meta: bytes | None, due: float | None) 
     given: Any = held.get("schedule")
     refused = None
     if isinstance(given, _NotUnderstood):
-        refused = f"{given.name} schedules are not understood yet: say it as a cron line"
+        instead = "a schedule of kind rrule" if given.name == "rrule" else "a cron line"
+        refused = f"{given.name} schedules are not understood yet: say it as {instead}"
     elif not isinstance(given, crontab | schedule):
         refused = f"its schedule is {given!r}: say it as a cron line"
     args, kwargs, options = held.get("args") or (), held.get("kwargs") or {}, held.get("options") or {}

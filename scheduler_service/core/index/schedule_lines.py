@@ -72,7 +72,10 @@ class ReadSchedules:
                     return INTERVAL, schedule.first, schedule.every, _EVER
                 case OnceSchedule():
                     return ONCE, schedule.at, 0, _EVER
-                case SolarSchedule() | WindowSchedule() | RuleSchedule():
+                case WindowSchedule() | RuleSchedule():
+                    zone(schedule.zone)
+                    return self._single(schedule)
+                case SolarSchedule():
                     return self._single(schedule)
                 case UnionSchedule():
                     first = self._behind + len(self._members)

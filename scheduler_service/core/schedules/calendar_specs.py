@@ -129,7 +129,8 @@ def parse(spec: Mapping[str, Any], created_at: Instant) -> CalendarSchedule:
         together=spec["weekdays"] == [_WORKDAY],
     )
     if not ever_matches(days):
-        raise BadValue("days", spec["days"], "none of these days ever comes in the months counted")
+        field = "nth" if "nth" in spec else "days"
+        raise BadValue(field, spec[field], "none of these days ever comes in the months counted")
     times = tuple(time_of_day(value, "at") for value in spec["at"])
     begins = _begins(start, zone) if start and len(start) > 10 else None
     return shared_calendar(CalendarSchedule(times, WallTimes(zone, FIXED, days, _blocks(times), begins)))

@@ -68,7 +68,7 @@ def _note(schedule: Schedule, name: str, second: int, offset: int) -> str | None
 def _is_own(schedule: Schedule, wall: int) -> bool:
     """Whether a schedule fires at the wall time that it names (seconds), not at the end of a gap in its place."""
     if isinstance(schedule, RuleSchedule):
-        return next(wall_times_from(schedule, wall), None) == wall
+        return next(wall_times_from(schedule, wall, 2), None) == wall
     return not isinstance(schedule, WallSchedule) or _means(schedule.wall, wall)
 
 

@@ -19,7 +19,7 @@ from scheduler_service.core.schedules.zones import DAY_SECONDS
 
 RULE_WEEKDAYS: Final = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _EPOCH: Final = date(1970, 1, 1).toordinal()
-_LAST_BEGINNING: Final = 9_999 - CYCLE_YEARS
+_LAST_YEAR: Final = 9_999
 _DAY_PARTS: Final = ("BYWEEKNO", "BYYEARDAY", "BYMONTHDAY", "BYDAY")
 
 
@@ -41,12 +41,15 @@ def parts_of(rule: str) -> dict[str, str]:
     return dict(part.split("=", 1) for part in rule.split(";"))
 
 
-def wall_times_from(schedule: RuleSchedule, low: int) -> Iterator[int]:
-    """Yield the rule's wall times (seconds) from `low` on, ascending, without the excluded ones."""
+def wall_times_from(schedule: RuleSchedule, low: int, years: int = CYCLE_YEARS) -> Iterator[int]:
+    """Yield the rule's wall times (seconds) from `low` on, ascending, without the excluded ones, for years at least.
+
+    The fewer years are wanted, the sooner a walk ends that finds nothing more.
+    """
     rule = rule_of(schedule.rule, schedule.first)
     begin = _beginning(rule, schedule.first, low)
     day, time = divmod(begin, DAY_SECONDS)
-    shift = CYCLE_DAYS * ((_LAST_BEGINNING - _date(day).year) // CYCLE_YEARS)
+    shift = CYCLE_DAYS * ((_LAST_YEAR - years - _date(max(day, low // DAY_SECONDS)).year) // CYCLE_YEARS)
     start = datetime.fromordinal(day + _EPOCH + shift) + timedelta(seconds=time)
     dateutil: Any = import_module("dateutil.rrule")  # here, as few installations have such jobs
     found = dateutil.rrulestr(rule.text, dtstart=start)

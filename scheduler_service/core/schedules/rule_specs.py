@@ -162,7 +162,7 @@ def _parsed(rule: str, start: str, exceptions: tuple[str, ...], zone: str) -> tu
     times = tuple(_seconds(each) for each in exceptions if len(each) > 10)
     days = tuple(day_number(each, "exdate") for each in exceptions if len(each) == 10)
     schedule = RuleSchedule(rule, _seconds(start), zone, times, days)
-    first = next(wall_times_from(schedule, schedule.first), None)
+    first = next(wall_times_from(schedule, schedule.first, _YEARS + 1), None)
     if first is None or first >= schedule.first + _YEARS * _YEAR:
         raise _refused(rule, "it has no time in the five years from dtstart; change the rule, dtstart or exdate")
     parts = parts_of(rule)
@@ -178,7 +178,7 @@ def _seconds(text: str) -> int:
 def _check_number(schedule: RuleSchedule) -> None:
     for year in range(_YEARS):
         begin = schedule.first + year * _YEAR
-        of_year = takewhile((begin + _YEAR).__gt__, wall_times_from(schedule, begin))
+        of_year = takewhile((begin + _YEAR).__gt__, wall_times_from(schedule, begin, _YEARS + 1))
         if len(list(islice(of_year, _MOST_A_YEAR + 1))) > _MOST_A_YEAR:
             allowed = f"at most {_MOST_A_YEAR:,} times a year; for more use a schedule of kind cron or interval"
             raise _refused(schedule.rule, allowed)

@@ -95,7 +95,7 @@ def _expanded(schedule: RuleSchedule, year: int | None) -> Ints:
     if year is None:
         return _instants(schedule, np.fromiter(wall_times_from(schedule, schedule.first), dtype=np.int64))
     low, high = ((date(each, 1, 1).toordinal() - _EPOCH) * DAY_SECONDS for each in (year, year + 1))
-    walls = takewhile(high.__gt__, wall_times_from(schedule, low))
+    walls = takewhile(high.__gt__, wall_times_from(schedule, low, 2))
     return _instants(schedule, np.fromiter(walls, dtype=np.int64))
 
 

@@ -172,8 +172,8 @@ def _union(spec: Mapping[str, Any], job_id: str, created_at: Instant) -> ParsedS
     members = _members(spec, job_id, lambda member, as_id: _parse(member, as_id, created_at))
     schedule = UnionSchedule(tuple(_simple(member.schedule) for member in members))
     notes = (f"of.{number}: {note}" for number, member in enumerate(members) for note in member.warnings)
-    canonical = {"kind": "any", "of": [dict(member.spec) for member in members]}
-    return ParsedSchedule(shared_union(schedule), canonical, tuple(notes))
+    resolved = {"kind": "any", "of": [dict(member.spec) for member in members]} if _has_hash(spec) else spec
+    return ParsedSchedule(shared_union(schedule), resolved, tuple(notes))
 
 
 def _simple(schedule: Schedule) -> SimpleSchedule:

@@ -1,5 +1,6 @@
 """Unions of schedules: each time once in every engine, members with zones and hashes of their own, and refusals."""
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -13,6 +14,7 @@ from scheduler_service.core.notifications.conditions import may_end
 from scheduler_service.core.schedules.describe import describe
 from scheduler_service.core.schedules.preview import preview
 from scheduler_service.core.schedules.schedule import (
+    UnionSchedule,
     canonical_spec,
     count,
     latest,
@@ -59,9 +61,17 @@ def test_equal_times_are_one_time_in_every_engine() -> None:
     assert not found.failures
 
 
-def test_a_member_that_begins_later_does_not_silence_the_others() -> None:
-    union = any_of(HOURS, BEGUN)
-    assert clocks(occurrences(union, START, START + 10 * HOUR)) == ["00:00", "03:00", "06:00", "09:00", "09:30"]
+def test_a_member_that_begins_later_is_silent_until_then_and_silences_no_other() -> None:
+    union = any_of(HOURS, {**BEGUN, "at": ["04:00", "09:00", "09:30"]})
+    expected = ["00:00", "03:00", "06:00", "09:00", "09:30"]
+    assert clocks(occurrences(union, START, START + 10 * HOUR)) == expected
+    assert clocks(expand([Entry(0, "a", union, 0, 2**62)], START, START + 10 * HOUR).times.tolist()) == expected
+
+
+def test_lines_that_meet_on_a_minute_are_one_run() -> None:
+    union = any_of(CRON, {"kind": "hourly", "minute": 0})
+    found = expand([Entry(0, "a", union, 0, 2**62)], START + 8 * HOUR, START + 11 * HOUR)
+    assert clocks(found.times.tolist()) == ["08:00", "09:00", "10:00"]
 
 
 def test_a_table_that_changed_still_has_each_time_once() -> None:
@@ -163,3 +173,15 @@ def test_many_windows_have_the_times_of_one() -> None:
         high = dice.randrange(low, days[1])
         assert occurrences(ALL, low, high) == [each for each in whole if low <= each < high]
         assert latest(ALL, low, high) == max((each for each in whole if low <= each < high), default=None)
+
+
+def test_a_member_whose_zone_is_gone_is_reported_and_the_others_run() -> None:
+    window = any_of(WINDOW, HOURS).of[0]
+    union = UnionSchedule((replace(window, zone="Mars/Olympus"), *any_of(HOURS).of))
+    entries = [
+        Entry(0, "a", union, START, START + DAY),
+        Entry(1, "b", replace(window, zone="Mars/X"), START, START + DAY),
+    ]
+    found = expand(entries, START, START + 4 * HOUR)
+    assert (clocks(found.times.tolist()), found.ordinals.tolist()) == (["00:00", "03:00"], [0, 0])
+    assert [ordinal for ordinal, _ in found.failures] == [0, 1]
