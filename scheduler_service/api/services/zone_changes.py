@@ -9,7 +9,9 @@ from itinerary.protocol.instants import DAY, MINUTE, SECOND, Instant, format_ins
 from scheduler_service.api.context import ApiContext
 from scheduler_service.core.index.zone_changes import Difference, Eras, differences
 from scheduler_service.core.model import Job
-from scheduler_service.core.schedules.schedule import Schedule, zone_of
+from scheduler_service.core.schedules.closed import own_schedule
+from scheduler_service.core.schedules.kinds import OwnSchedule
+from scheduler_service.core.schedules.schedule import zone_of
 from scheduler_service.core.schedules.zone_eras import ALWAYS, Era, eras_in_force
 from scheduler_service.core.schedules.zone_rules import difference, installed_rules
 from scheduler_service.core.schedules.zone_sets import ZoneSet, installed_set, unpacked
@@ -60,7 +62,9 @@ def diff_body(context: ApiContext, body: Mapping[str, Any]) -> dict[str, Any]:
     asked = _read(body, context.clock())
     with _ONE_AT_A_TIME:
         jobs = list(_jobs(context))
-        result = differences({job.schedule for job in jobs}, asked.left, asked.right, asked.start, asked.end)
+        result = differences(
+            {own_schedule(job.schedule) for job in jobs}, asked.left, asked.right, asked.start, asked.end
+        )
         changed = [(job, moved) for job in jobs if (moved := _moved(job, result.found, asked)) is not None]
     rules = asked.left[-1].rules, asked.right[-1].rules
     return {
@@ -73,7 +77,7 @@ def diff_body(context: ApiContext, body: Mapping[str, Any]) -> dict[str, Any]:
         "jobs": [_changed_body(*pair) for pair in changed[: asked.limit]],
         "changed": len(changed),
         "compared": len(jobs),
-        "unchecked": sum(1 for job in jobs if job.schedule in result.unchecked),
+        "unchecked": sum(1 for job in jobs if own_schedule(job.schedule) in result.unchecked),
     }
 
 
@@ -138,12 +142,13 @@ def _jobs(context: ApiContext) -> Iterator[Job]:
             return
 
 
-def _moved(job: Job, found: Mapping[Schedule, Difference], asked: _Asked) -> Difference | None:
+def _moved(job: Job, found: Mapping[OwnSchedule, Difference], asked: _Asked) -> Difference | None:
     """The job's first difference between its start and its end."""
-    moved = found.get(job.schedule)
+    schedule = own_schedule(job.schedule)
+    moved = found.get(schedule)
     if moved is not None and job.start_at is not None and moved.at < job.start_at:
         start = max(asked.start, job.start_at)
-        moved = differences([job.schedule], asked.left, asked.right, start, asked.end).found.get(job.schedule)
+        moved = differences([schedule], asked.left, asked.right, start, asked.end).found.get(schedule)
     if moved is None or (job.end_at is not None and moved.at >= job.end_at):
         return None
     return moved

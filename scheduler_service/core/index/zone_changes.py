@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 from itinerary.protocol.instants import DAY, HOUR, SECOND, Duration, Instant
 from scheduler_service.core.index.expansion import Entry, expand
 from scheduler_service.core.schedules.days import CYCLE_DAYS, Dates
-from scheduler_service.core.schedules.kinds import WindowSchedule
+from scheduler_service.core.schedules.kinds import OwnSchedule, RuleSchedule, WindowSchedule
 from scheduler_service.core.schedules.schedule import (
     CalendarSchedule,
     CronSchedule,
     HourlySchedule,
-    Schedule,
+    IntervalSchedule,
+    OnceSchedule,
+    SolarSchedule,
     UnionSchedule,
     occurrences,
 )
@@ -31,7 +33,7 @@ from scheduler_service.core.schedules.zone_eras import Era, ZoneIn
 from scheduler_service.core.schedules.zones import changes_between, offset_at
 
 Eras = tuple[Era, ...]
-S = TypeVar("S", bound=Schedule)
+S = TypeVar("S", bound=OwnSchedule)
 # No gap or fold is longer than 26 hours: so far around a difference of the clocks may a schedule differ.
 _AROUND: Final = 27 * HOUR
 _TOGETHER: Final = 35 * DAY
@@ -59,22 +61,22 @@ class Differences:
     """The zones that differ, with the first instant; the schedules that do; those that were not compared."""
 
     zones: Mapping[str, Instant]
-    found: Mapping[Schedule, Difference]
-    unchecked: frozenset[Schedule]
+    found: Mapping[OwnSchedule, Difference]
+    unchecked: frozenset[OwnSchedule]
 
 
 def differences(
-    schedules: Iterable[Schedule], left: Eras, right: Eras, start: Instant, end: Instant, most: int = MOST_INSTANTS
+    schedules: Iterable[OwnSchedule], left: Eras, right: Eras, start: Instant, end: Instant, most: int = MOST_INSTANTS
 ) -> Differences:
     """Compare the schedules by two sets of rules in [start, end); one by one, no more than `most` instants in all."""
-    by_zone: dict[frozenset[str], list[Schedule]] = defaultdict(list)
+    by_zone: dict[frozenset[str], list[OwnSchedule]] = defaultdict(list)
     for schedule in dict.fromkeys(schedules):
         by_zone[frozenset(_zones_of(schedule))].append(schedule)
     spans_of = {
         zone: spans for zone in sorted(frozenset().union(*by_zone)) if (spans := _apart(zone, left, right, start, end))
     }
-    found: dict[Schedule, Difference] = {}
-    unchecked: set[Schedule] = set()
+    found: dict[OwnSchedule, Difference] = {}
+    unchecked: set[OwnSchedule] = set()
     room = [most]
     for zones, of_zones in by_zone.items():
         spans = _merged([span for zone in zones for span in spans_of.get(zone, ())])
@@ -91,9 +93,9 @@ def differences(
 
 
 class _Compared(NamedTuple):
-    schedule: Schedule
-    left: Schedule
-    right: Schedule
+    schedule: OwnSchedule
+    left: OwnSchedule
+    right: OwnSchedule
 
 
 class _Span(NamedTuple):
@@ -104,16 +106,18 @@ class _Span(NamedTuple):
     by: int
 
 
-def _zones_of(schedule: Schedule) -> list[str]:
+def _zones_of(schedule: OwnSchedule) -> list[str]:
     match schedule:
         case CronSchedule() | HourlySchedule() | CalendarSchedule():
             return [schedule.wall.zone]
-        case WindowSchedule():
+        case WindowSchedule() | RuleSchedule():
             return [schedule.zone]
         case UnionSchedule():
             return [zone for member in schedule.of for zone in _zones_of(member)]
-        case _:  # instants, and the sun: no clock of a zone decides
+        case IntervalSchedule() | OnceSchedule() | SolarSchedule():  # no clock of a zone decides
             return []
+        case _:
+            assert_never(schedule)
 
 
 def _in(schedule: S, eras: Eras) -> S:
@@ -122,7 +126,7 @@ def _in(schedule: S, eras: Eras) -> S:
     match found:
         case CronSchedule() | HourlySchedule() | CalendarSchedule():
             found = replace(found, wall=replace(found.wall, zone=ZoneIn.of(found.wall.zone, eras)))
-        case WindowSchedule():
+        case WindowSchedule() | RuleSchedule():
             found = replace(found, zone=ZoneIn.of(found.zone, eras))
         case UnionSchedule():
             found = replace(found, of=tuple(_in(member, eras) for member in found.of))
@@ -155,7 +159,7 @@ def _merged(spans: Sequence[_Span]) -> list[_Span]:
     return found
 
 
-def _follows_elapsed_time(schedule: Schedule, spans: Sequence[_Span]) -> bool:
+def _follows_elapsed_time(schedule: OwnSchedule, spans: Sequence[_Span]) -> bool:
     """Whether a shift by whole hours changes nothing: it runs in each hour of each day, at the same minutes."""
     if not isinstance(schedule, CronSchedule | HourlySchedule) or any(span.by % 3600 for span in spans):
         return False
@@ -165,7 +169,7 @@ def _follows_elapsed_time(schedule: Schedule, spans: Sequence[_Span]) -> bool:
 
 
 def _together(
-    rest: Sequence[_Compared], start: Instant, end: Instant, found: dict[Schedule, Difference]
+    rest: Sequence[_Compared], start: Instant, end: Instant, found: dict[OwnSchedule, Difference]
 ) -> list[_Compared]:
     """Compare seldom runs in [start, end) by expanding all at once; return those without a difference so far."""
     days = max(1, (end - start) // DAY)
@@ -181,7 +185,7 @@ def _together(
     return [one for one in rest if one.schedule not in found]
 
 
-def _a_day(schedule: Schedule) -> int:
+def _a_day(schedule: OwnSchedule) -> int:
     match schedule:
         case CronSchedule() | HourlySchedule() | CalendarSchedule():
             return int(times_of_day(schedule.wall.blocks).size)
@@ -189,11 +193,15 @@ def _a_day(schedule: Schedule) -> int:
             return max(1, DAY // schedule.every)
         case UnionSchedule():
             return sum(_a_day(member) for member in schedule.of)
-        case _:
+        case IntervalSchedule():
+            return max(1, DAY // schedule.every)
+        case RuleSchedule() | OnceSchedule() | SolarSchedule():
             return 1
+        case _:
+            assert_never(schedule)
 
 
-def _expanded(part: Sequence[_Compared], start: Instant, end: Instant, found: dict[Schedule, Difference]) -> None:
+def _expanded(part: Sequence[_Compared], start: Instant, end: Instant, found: dict[OwnSchedule, Difference]) -> None:
     width = end - start
     keys = []
     for side in ("left", "right"):
@@ -216,8 +224,8 @@ def _one_by_one(
     rest: Sequence[_Compared],
     start: Instant,
     end: Instant,
-    found: dict[Schedule, Difference],
-    unchecked: set[Schedule],
+    found: dict[OwnSchedule, Difference],
+    unchecked: set[OwnSchedule],
     room: list[int],
 ) -> list[_Compared]:
     equal = []

@@ -16,6 +16,7 @@ from itinerary.protocol.instants import SECOND, Instant
 from scheduler_service.core.schedules.clock_rules import reached
 from scheduler_service.core.schedules.kinds import RuleSchedule
 from scheduler_service.core.schedules.recurrence import rule_of, wall_times_from
+from scheduler_service.core.schedules.zone_eras import number_in_force
 from scheduler_service.core.schedules.zones import DAY_SECONDS, FIRST_SECOND, LAST_SECOND
 
 Ints = NDArray[np.int64]
@@ -25,14 +26,14 @@ _AROUND: Final = 2 * DAY_SECONDS
 
 
 class _Kept:
-    """The instants by rule and year; all are forgotten when they are too many."""
+    """The instants by rule, year and zone rules in force; all are forgotten when they are too many."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[RuleSchedule, int | None], Ints] = {}
+        self._found: dict[tuple[RuleSchedule, int | None, int], Ints] = {}
         self._size = 0
 
     def of(self, schedule: RuleSchedule, year: int | None) -> Ints:
-        key = (schedule, year)
+        key = (schedule, year, number_in_force())
         found = self._found.get(key)
         if found is None:
             found = _expanded(schedule, year)

@@ -6,7 +6,8 @@ import pytest
 
 from itinerary.protocol.instants import DAY, SECOND, Instant
 from scheduler_service.core.index.zone_changes import Difference, Eras, differences
-from scheduler_service.core.schedules.schedule import Schedule, UnionSchedule, occurrences, parse_schedule
+from scheduler_service.core.schedules.kinds import OwnSchedule as Schedule
+from scheduler_service.core.schedules.schedule import UnionSchedule, occurrences, parse_schedule
 from scheduler_service.core.schedules.zone_eras import ALWAYS, Era, put_in_force
 from scheduler_service.core.schedules.zone_sets import ZoneSet, installed_set
 from tests.support.cron_lines import random_line
@@ -67,6 +68,20 @@ def test_only_jobs_whose_times_change_are_found_each_with_its_first_instants() -
 def test_a_member_of_a_union_that_changes_changes_the_union() -> None:
     union = UnionSchedule((cron("0 9 * * *", "Europe/Berlin"), cron("0 9 * * *")))
     assert differences([union], OLD, NEW, NOW, END).found[union].at == at("2027-03-14T14:00:00Z")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"kind": "rrule", "rrule": "FREQ=WEEKLY;BYDAY=MO", "dtstart": "2026-11-30T09:00:00"},
+        {"kind": "interval", "every": "90m", "window": {"from": "09:00", "until": "17:00", "days": "mon-fri"}},
+        {"kind": "calendar", "every": 1, "unit": "day", "at": ["09:00"]},
+    ],
+)
+def test_each_kind_that_goes_by_a_clock_is_compared(spec: dict[str, object]) -> None:
+    schedule = parse_schedule({**spec, "timezone": ZONE}, job_id="a", created_at=NOW).schedule
+    end = NOW + 200 * DAY
+    assert differences([schedule], OLD, NEW, NOW, end).found.get(schedule) == expected(schedule, NEW, end) is not None
 
 
 def test_equal_rules_and_rules_that_differ_after_the_window_change_nothing() -> None:
