@@ -226,6 +226,24 @@ def test_a_schedule_made_by_picking_is_stored_as_its_own_kind(api: TestClient) -
     assert as_shown(api.get("/jobs/picked/edit").text)["kind"] == "cron"
 
 
+def test_a_job_names_calendars_by_fields_of_their_own(api: TestClient) -> None:
+    for name in ("de", "plant"):
+        assert api.put(f"/api/v1/calendars/{name}", json={"rules": [{"date": "2027-05-01"}]}).status_code == 200
+    new = {**as_shown(api.get("/new-job").text), **JOB, "calendars.exclude": "de, plant"}
+    wrong = submit(api, "/new-job", **{**new, "calendars.exclude": "de, gone"})
+    assert wrong.status_code == 422
+    assert re.search(r'name="calendars.exclude"[^>]*aria-invalid="true"', wrong.text)
+    assert submit(api, "/new-job", **{**new, "calendars.when_excluded": "next_day"}).status_code == 303
+    stored = api.get("/api/v1/jobs/made.here").json()["calendars"]
+    assert (stored["exclude"], stored["when_excluded"]) == (["de", "plant"], "next_day")
+    shown = as_shown(api.get("/jobs/made.here/edit").text)
+    assert (shown["calendars.exclude"], shown["calendars.when_excluded"]) == ("de, plant", "next_day")
+    assert submit(api, "/jobs/made.here/edit", **{**shown, "calendars.exclude": ""}).status_code == 422
+    none = {**shown, "calendars.exclude": "", "calendars.when_excluded": "skip"}
+    assert submit(api, "/jobs/made.here/edit", **none).status_code == 303
+    assert api.get("/api/v1/jobs/made.here").json()["calendars"] is None
+
+
 def test_the_preview_shows_the_next_ten_and_what_the_clocks_do(api: TestClient) -> None:
     fields = {"kind": "cron", "cron.expr": "30 2 28 3 *", "cron.timezone": "Europe/Berlin"}
     part = api.post("/parts/preview", data=fields).text

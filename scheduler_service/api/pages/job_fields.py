@@ -8,7 +8,7 @@ from itinerary.protocol.field_types import FieldType, Flag, Number, Whole
 from itinerary.protocol.limits import JOB_LIMITS, Key
 from itinerary.protocol.run_fields import ARGS, HEADERS, KWARGS
 from scheduler_service.api.http.bodies import read_json
-from scheduler_service.api.pages import picking
+from scheduler_service.api.pages import calendar_fields, picking
 from scheduler_service.api.pages.csrf import Form
 from scheduler_service.api.pages.moments import pretty
 from scheduler_service.core.contract.calendar_json import CALENDARS
@@ -52,8 +52,9 @@ _DECIMALS: Final = {"solar": ("latitude", "longitude")}
 _LISTS: Final = {"calendar": ("at", "weekdays"), "rrule": ("exdate",)}
 _WHOLES: Final = {"calendar": ("days", "nth")}
 _SWITCHES: Final = {"interval": ("balanced", "pinned")}
-_JSON: Final = (ARGS, KWARGS, HEADERS, JOB_LIMITS, CALENDARS)
-_LEAVES: Final = {path: leaf for field in JOB_FIELDS for path, leaf in leaves(field) if field.type is not SCHEDULE}
+_JSON: Final = (ARGS, KWARGS, HEADERS, JOB_LIMITS)
+_OWN_FIELDS: Final = (SCHEDULE, CALENDARS)
+_LEAVES: Final = {path: leaf for field in JOB_FIELDS for path, leaf in leaves(field) if field.type not in _OWN_FIELDS}
 LABELS: Final = {path: leaf.label for path, leaf in _LEAVES.items()} | {
     "kind": "Schedule",
     "interval.every": "Every", "interval.offset": "Offset", "interval.anchor": "Counted from",
@@ -67,13 +68,21 @@ LABELS: Final = {path: leaf.label for path, leaf in _LEAVES.items()} | {
     "calendar.start": "First day", "calendar.timezone": "Time zone", "once.at": "At",
     "solar.event": "Event", "solar.latitude": "Latitude", "solar.longitude": "Longitude", "solar.timezone": "Time zone",
     "rrule.rrule": "Rule", "rrule.dtstart": "Start", "rrule.exdate": "Except", "rrule.timezone": "Time zone",
-    "any.of": "Schedules", **picking.LABELS,
+    "any.of": "Schedules", **picking.LABELS, **calendar_fields.LABELS,
 }  # fmt: skip
 """The form's labels of its fields, used in its errors too."""
 
 
 PARTS: Final = [
-    (part, [leaf for field in JOB_FIELDS if field.part == part for leaf in leaves(field)])
+    (
+        part,
+        [
+            leaf
+            for field in JOB_FIELDS
+            if field.part == part and field.type not in _OWN_FIELDS
+            for leaf in leaves(field)
+        ],
+    )
     for part in (ARGUMENTS, PLACE, TROUBLE, NOTES)
 ]
 """The parts of the form below the schedule, with their fields by path."""
@@ -108,7 +117,7 @@ def _texts(definition: Mapping[str, Any]) -> dict[str, str]:
         value = value[inner] if inner and value else value
         is_json = isinstance(value, dict) or (leaf.type in _JSON and value is not None)
         texts[path] = pretty(value) if is_json else _text(value)
-    return texts
+    return texts | calendar_fields.texts_of(definition.get("calendars"))
 
 
 def _text(value: Any) -> str:
@@ -141,7 +150,8 @@ def field_in_form(name: str, kind: str) -> str:
     if group == "schedule":
         inner = rest.split(".")[0]
         return f"{kind}.{inner}" if f"{kind}.{inner}" in LABELS else "kind"
-    return name if name in LABELS else group
+    of_list = name.rpartition(".")[0]
+    return next((known for known in (name, of_list) if known in LABELS), group)
 
 
 def shown_again(form: Form) -> dict[str, str]:
@@ -198,6 +208,8 @@ def body_of(form: Form, errors: list[BadValue]) -> dict[str, Any]:
             body.setdefault(group, {})[inner] = value
         elif value is not None:
             body[path] = value
+    if (calendars := calendar_fields.calendars_of(form)) is not None:
+        body["calendars"] = calendars
     schedule = tried("schedule", lambda: schedule_of(form))
     return body if schedule is None else {**body, "schedule": schedule}
 
