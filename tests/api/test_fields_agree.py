@@ -246,8 +246,16 @@ def test_the_style_sheet_shows_the_fields_of_every_kind() -> None:
     assert set(re.findall(r'class="of-kind (\w+)"', template)) == CHOICES
 
 
+@pytest.fixture
+def calendars(api: TestClient) -> None:
+    """The calendars that FULL names."""
+    for name in ("holidays", "season"):
+        rules = [{"weekly": [{"days": "sun" if name == "holidays" else "mon-sun"}]}]
+        assert api.put(f"/api/v1/calendars/{name}", json={"rules": rules}).status_code == 200
+
+
 @OF_SPECS
-@pytest.mark.usefixtures("limits")
+@pytest.mark.usefixtures("limits", "calendars")
 def test_a_job_with_every_field_set_goes_through_the_form_unchanged(api: TestClient, spec: dict[str, Any]) -> None:
     assert api.put("/api/v1/jobs/full", json={**FULL, "schedule": spec}).status_code == 201
     before = api.get("/api/v1/jobs/full").json()
@@ -263,7 +271,7 @@ def test_a_job_with_every_field_set_goes_through_the_form_unchanged(api: TestCli
 
 
 @OF_SPECS
-@pytest.mark.usefixtures("limits")
+@pytest.mark.usefixtures("limits", "calendars")
 def test_a_job_with_every_field_is_made_in_the_form(api: TestClient, spec: dict[str, Any]) -> None:
     body = {**FULL, "schedule": spec, "tags": ["a", "b"]}
     typed = {

@@ -54,7 +54,8 @@ _WHOLES: Final = {"calendar": ("days", "nth")}
 _SWITCHES: Final = {"interval": ("balanced", "pinned")}
 _JSON: Final = (ARGS, KWARGS, HEADERS, JOB_LIMITS)
 _OWN_FIELDS: Final = (SCHEDULE, CALENDARS)
-_LEAVES: Final = {path: leaf for field in JOB_FIELDS for path, leaf in leaves(field) if field.type not in _OWN_FIELDS}
+_SHOWN: Final = [field for field in JOB_FIELDS if field.type not in _OWN_FIELDS]
+_LEAVES: Final = {path: leaf for field in _SHOWN for path, leaf in leaves(field)}
 LABELS: Final = {path: leaf.label for path, leaf in _LEAVES.items()} | {
     "kind": "Schedule",
     "interval.every": "Every", "interval.offset": "Offset", "interval.anchor": "Counted from",
@@ -74,15 +75,7 @@ LABELS: Final = {path: leaf.label for path, leaf in _LEAVES.items()} | {
 
 
 PARTS: Final = [
-    (
-        part,
-        [
-            leaf
-            for field in JOB_FIELDS
-            if field.part == part and field.type not in _OWN_FIELDS
-            for leaf in leaves(field)
-        ],
-    )
+    (part, [leaf for field in _SHOWN if field.part == part for leaf in leaves(field)])
     for part in (ARGUMENTS, PLACE, TROUBLE, NOTES)
 ]
 """The parts of the form below the schedule, with their fields by path."""
