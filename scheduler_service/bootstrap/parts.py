@@ -31,6 +31,7 @@ from scheduler_service.loops.scheduler_loop import Adapters
 from scheduler_service.metrics.leader import PrometheusMeter
 from scheduler_service.observability.leader_port import leader_port
 from scheduler_service.ports.broker import DataMarks, Dispatcher, Inbox, Queues
+from scheduler_service.ports.calendar_feeds import FeedStore
 from scheduler_service.ports.calendars import CalendarStore
 from scheduler_service.ports.freezes import FreezeStore
 from scheduler_service.ports.history import HistoryStore
@@ -43,6 +44,7 @@ from scheduler_service.ports.stores import JobStore, RunStore
 from scheduler_service.ports.zone_rules import ZoneRulesStore
 from scheduler_service.runtime.stopping import from_signals
 from scheduler_service.sql.audit import SqlAuditLog
+from scheduler_service.sql.calendar_feeds import SqlFeedStore
 from scheduler_service.sql.calendars import SqlCalendarStore
 from scheduler_service.sql.database import Database, host_now
 from scheduler_service.sql.dialect import Dialect
@@ -85,6 +87,7 @@ class Stores:
     freeze_store: FreezeStore
     zone_rules: ZoneRulesStore
     calendar_store: CalendarStore
+    feed_store: FeedStore
 
 
 @contextmanager
@@ -100,6 +103,7 @@ def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]
             SqlAuditLog(database), SqlEvidence(database), SqlHistoryStore(database),
             SqlOutbox(database), queues, marks, SqlQueueStore(database),
             SqlLimitStore(database), SqlFreezeStore(database), SqlZoneRulesStore(database), SqlCalendarStore(database),
+            SqlFeedStore(database),
         )  # fmt: skip
     finally:
         marks.close()

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from fastapi.testclient import TestClient
 
 from itinerary.protocol.instants import SECOND, parse_instant
@@ -25,14 +26,14 @@ def test_a_calendar_is_defined_edited_shown_and_deleted(api: TestClient) -> None
     body = put.json()
     assert body == {
         "calendar_id": "plant", **PLANT, "version": 1, "effective_from": body["created_at"], "known_until": None,
-        "created_at": body["created_at"], "updated_at": body["created_at"],
+        "created_at": body["created_at"], "updated_at": body["created_at"], "feeds": [],
     }  # fmt: skip
     edited = api.put(f"{CALENDARS}/plant", json=MORE).json()
     begins, at = (parse_instant(edited[name]) for name in ("effective_from", "updated_at"))
     assert (edited["version"], begins - at) == (2, 30 * SECOND)
     assert api.get(f"{CALENDARS}/plant").json() == edited
     assert api.put(f"{CALENDARS}/plant", json=MORE).json() == edited, "the same again makes no version"
-    assert api.get(f"{CALENDARS}?limit=1").json() == {"items": [edited], "next_cursor": None}
+    assert api.get(f"{CALENDARS}?limit=1").json()["items"] == [{k: v for k, v in edited.items() if k != "feeds"}]
     versions = api.get(f"{CALENDARS}/plant/versions").json()["items"]
     assert [(one["version"], one["rules"] == MORE["rules"]) for one in versions] == [(2, True), (1, False)]
     assert {one["actor"] for one in versions} == {body["actor"] for body in api.get("/api/v1/audit").json()["items"]}
@@ -71,3 +72,24 @@ def test_jobs_name_calendars_that_exist_and_keep_them(api: TestClient) -> None:
     assert "billing.close" in kept.json()["detail"]
     api.delete("/api/v1/jobs/billing.close")
     assert api.delete(f"{CALENDARS}/plant").status_code == 204
+
+
+@pytest.mark.slow
+def test_holidays_and_files_are_written_out_and_their_state_is_shown(api: TestClient) -> None:
+    file = "BEGIN:VCALENDAR\nBEGIN:VEVENT\nUID:1\nDTSTART;VALUE=DATE:20261224\nEND:VEVENT\nEND:VCALENDAR\n"
+    rules = [{"holidays": "DE"}, {"ics": {"text": file}, "name": "Office"}]
+    put = api.put(f"{CALENDARS}/de", json={"rules": rules})
+    assert put.status_code == 200, put.text
+    body = put.json()
+    assert body["known_until"] > "2028"
+    (own,) = body["feeds"]
+    assert (own["url"], own["error"]) == (None, None)
+    days = {one["date"]: one["names"] for one in api.get(f"{CALENDARS}/de/days?year=2026").json()["days"]}
+    assert (days["2026-10-03"], days["2026-12-24"]) == (["German Unity Day"], ["Office"])
+    wrong = [{"holidays": "DX"}, {"ics": {"text": "nothing"}}, {"ics": {"url": "http://127.0.0.1:1/a"}}]
+    answer = api.put(f"{CALENDARS}/de", json={"rules": wrong})
+    assert answer.status_code == 422
+    named = {".".join(map(str, error["loc"])): error["msg"] for error in answer.json()["errors"]}
+    assert {"rules.0.holidays", "rules.1.ics", "rules.2.ics.url"} == named.keys()
+    assert "ITINERARY_NOTIFY_ALLOW_PRIVATE" in named["rules.2.ics.url"]
+    assert api.get(f"{CALENDARS}/de").json() == body

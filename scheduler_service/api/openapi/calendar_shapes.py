@@ -51,7 +51,7 @@ class WeeklyRule(_Rule):
 
 
 class IcsSource(Strict):
-    """An iCalendar file: its address, which is read again each day, or its text."""
+    """An iCalendar file: its address, which is asked for again each hour, or its text."""
 
     url: str | None = None
     text: str | None = None
@@ -89,6 +89,22 @@ class CalendarOut(_Definition):
 
     calendar_id: str
     updated_at: str
+
+
+class CalendarFeed(BaseModel):
+    """A source that a calendar is refreshed from, and how the last try went; no `url`: rules that need no file."""
+
+    url: str | None
+    fetched_at: str | None = Field(description="When its server last answered well")
+    good_at: str | None = Field(description="When the copy that holds was taken")
+    error: str | None = Field(description="Why the last copy still holds, or null")
+    failing_since: str | None
+
+
+class CalendarWithFeeds(CalendarOut):
+    """A calendar with what it is refreshed from."""
+
+    feeds: list[CalendarFeed]
 
 
 class CalendarVersionOut(_Definition):

@@ -54,6 +54,10 @@ _CALENDAR_VERSION: Final = {
     "created_at": "2026-11-02T09:00:00Z",
 }  # fmt: skip
 _CALENDAR_OUT: Final = {**_CALENDAR_VERSION, "calendar_id": "berlin", "updated_at": "2026-12-01T10:00:00Z"}
+_FEED: Final = {
+    "url": "https://example.org/closed.ics", "fetched_at": "2026-12-01T10:00:00Z", "good_at": "2026-11-30T10:00:00Z",
+    "error": None, "failing_since": None,
+}  # fmt: skip
 _QUEUE: Final = {
     "name": "mail", "defined": True, "concurrency": 20, "rate": None, "fair": True,
     "description": "mails to customers", "paused": True,
@@ -163,6 +167,7 @@ EXAMPLES: Final[dict[str, Any]] = {
     "Limits": {"items": [_LIMIT_OUT], "next_cursor": None},
     "CalendarIn": _CALENDAR,
     "CalendarOut": _CALENDAR_OUT,
+    "CalendarWithFeeds": {**_CALENDAR_OUT, "feeds": [_FEED]},
     "Calendars": {"items": [_CALENDAR_OUT], "next_cursor": None},
     "CalendarVersions": {"items": [{**_CALENDAR_VERSION, "actor": "ann"}], "next_cursor": None},
     "CalendarJobs": {"items": ["billing.close"], "next_cursor": None},

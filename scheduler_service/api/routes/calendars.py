@@ -18,7 +18,7 @@ from scheduler_service.api.http.bodies import JsonObject
 from scheduler_service.api.openapi import calendar_shapes as shapes
 from scheduler_service.api.openapi.documents import answers, body_of
 from scheduler_service.api.routes.queues import OPERATOR, Cursor
-from scheduler_service.api.services.calendar_contents import content_of
+from scheduler_service.api.services.calendar_contents import content_of, feeds_body
 from scheduler_service.core.audit import Caller
 from scheduler_service.core.calendars.stored import CalendarContent, StoredCalendar
 from scheduler_service.core.contract.calendar_json import CALENDAR_ID
@@ -38,19 +38,19 @@ def list_calendars(context: Context, limit: Most = 100, cursor: Cursor = None) -
     return _page([calendar_body(one) for one in page.items], page.next_cursor)
 
 
-@router.get("/{calendar_id}", responses=answers({200: shapes.CalendarOut}, 404))
+@router.get("/{calendar_id}", responses=answers({200: shapes.CalendarWithFeeds}, 404))
 def get_calendar(context: Context, calendar_id: str) -> Response:
     """Return a calendar with its newest version."""
-    return JSONResponse(calendar_body(found(context, calendar_id)))
+    return _shown(context, found(context, calendar_id))
 
 
 @router.put(
     "/{calendar_id}", dependencies=OPERATOR, openapi_extra=body_of(shapes.CalendarIn),
-    responses=answers({200: shapes.CalendarOut}, 400, 409, 413, 422),
+    responses=answers({200: shapes.CalendarWithFeeds}, 400, 409, 413, 422),
 )  # fmt: skip
 def put_calendar(context: Context, who: Who, calendar_id: str, body: JsonObject) -> Response:
     """Define a calendar, or replace its rules; jobs that use it follow from `effective_from` on, 30 s later."""
-    return JSONResponse(calendar_body(defined(context, who, calendar_id, body)))
+    return _shown(context, defined(context, who, calendar_id, body))
 
 
 @router.delete("/{calendar_id}", status_code=204, dependencies=OPERATOR, responses=answers({}, 404, 409))
@@ -95,13 +95,14 @@ def defined(
     """Define the calendar and tell the leader; `check` raises for a present one that the caller did not expect."""
     if not CALENDAR_ID.fullmatch(calendar_id):
         raise BadValues([BadValue("calendar_id", calendar_id, LIMIT_RULE)])
-    content = content_of(body, context.clock())
+    edit = context.stores.calendar_store.edit  # refused first: nothing is fetched for a caller who may not change it
+    expanded = content_of(context, calendar_id, body)
 
     def change(there: StoredCalendar | None) -> CalendarContent:
         check(there)
-        return content
+        return expanded.content
 
-    kept = context.stores.calendar_store.edit(calendar_id, change, by=who.audited_change("calendar.put"))
+    kept = edit(calendar_id, change, by=who.audited_change("calendar.put"), feeds=expanded.feeds)
     context.leader.tell("control_changed", {})
     return kept
 
@@ -109,6 +110,11 @@ def defined(
 def deleted(context: ApiContext, who: Caller, calendar_id: str) -> None:
     """Delete the calendar."""
     context.stores.calendar_store.delete(_id(calendar_id), by=who.audited_change("calendar.delete"))
+
+
+def _shown(context: ApiContext, calendar: StoredCalendar) -> Response:
+    feeds = context.stores.feed_store.feeds_of(calendar.calendar_id, with_bodies=False)
+    return JSONResponse({**calendar_body(calendar), "feeds": feeds_body(feeds)})
 
 
 def _id(calendar_id: str) -> str:

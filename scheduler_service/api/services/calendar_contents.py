@@ -3,16 +3,26 @@
 from collections.abc import Mapping
 from typing import Any
 
-from itinerary.protocol.errors import BadValue, BadValues
-from itinerary.protocol.instants import DAY, Instant
-from scheduler_service.core.calendars.rules import compile_rules, read_calendar, written_out_elsewhere
-from scheduler_service.core.calendars.stored import CalendarContent
+from scheduler_service.api.context import ApiContext
+from scheduler_service.core.contract.job_json import optional_instant
+from scheduler_service.feeds.expanding import Expanded, expand
+from scheduler_service.feeds.fetching import reach_of
+from scheduler_service.ports.calendar_feeds import StoredFeed
 
 
-def content_of(body: Mapping[str, Any], now: Instant) -> CalendarContent:
-    """Return the content; BadValues with everything that is wrong."""
-    definition = read_calendar(body)
-    if places := written_out_elsewhere(definition):
-        refused = "give days, ranges or weekly times"
-        raise BadValues([BadValue(f"rules.{place}", rule, refused) for place, rule in places.items()])
-    return CalendarContent(definition.to_json(), compile_rules(definition, now // DAY, {}))
+def content_of(context: ApiContext, calendar_id: str, body: Mapping[str, Any]) -> Expanded:
+    """Return the content with its files, fetched at this moment; BadValues with everything that is wrong."""
+    known = context.stores.feed_store.feeds_of(calendar_id, with_bodies=True)
+    return expand(body, known, context.clock(), reach_of(context.settings.notify_allow_private))
+
+
+def feeds_body(feeds: Mapping[str, StoredFeed]) -> list[dict[str, Any]]:
+    """Show the sources that a calendar is refreshed from, and how that goes."""
+    return [
+        {
+            "url": feed.url or None, "fetched_at": optional_instant(feed.fetched_at),
+            "good_at": optional_instant(feed.good_at), "error": feed.error,
+            "failing_since": optional_instant(feed.failing_since),
+        }
+        for feed in feeds.values()
+    ]  # fmt: skip
