@@ -15,6 +15,7 @@ from scheduler_service.core.leader import rates
 from scheduler_service.core.leader.commands import Transition
 from scheduler_service.core.leader.frozen import freeze_of
 from scheduler_service.core.leader.held_back import HeldBack, Holder
+from scheduler_service.core.leader.lanes import Lane
 from scheduler_service.core.leader.planning import is_fresh
 from scheduler_service.core.leader.poll_state import ControlsConfirmed, ControlsRead
 from scheduler_service.core.leader.recalling import recall
@@ -106,16 +107,24 @@ def skip_beyond_limit(state: SchedulerState, step: Step, run: ActiveRun) -> None
     if lane is None or lane.closed_by is None or state.runs.number_of_job(run.job_id) <= most:
         return
     state.judged.waits(step.now)
-    in_lane = {run_id for _, _, run_id in lane.runs}.difference(state.dispatches.in_progress)
-    of_job = (one for one in state.runs.of_job(run.job_id or "") if one.run_id in in_lane)
-    waiting = [one for one in of_job if is_fresh(one) and one.state is RunState.SCHEDULED]
+    waiting = [one for one in state.runs.of_job(run.job_id or "") if _waits_in(state, lane, one)]
     late = sorted(waiting, key=lambda one: one.due_at)[:-most]
     name, key = lane.closed_by
     limit = name if key is None else f"{name}/{key}"
     reason = f"limit {limit} is reached; of one job at most {most} occurrences wait for it"
     for one in late:
         skip(state, step, one, reason, "limited")
-    state.dispatches.drop(lane, frozenset(one.run_id for one in late))
+    state.dispatches.leave_out(lane, [one.run_id for one in late])
+
+
+def _waits_in(state: SchedulerState, lane: Lane, run: ActiveRun) -> bool:
+    return (
+        is_fresh(run)
+        and run.state is RunState.SCHEDULED
+        and state.runs.is_admitted(run.run_id)
+        and run.run_id not in state.dispatches.in_progress
+        and state.dispatches.closed_lane(run) is lane
+    )
 
 
 def next_of_queues(state: SchedulerState, now: Instant) -> tuple[Instant | None, Instant | None]:

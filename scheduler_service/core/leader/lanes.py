@@ -25,7 +25,7 @@ class Lane:
     """One lane. `place`: its present one in the order in which it stands, None if it stands in none.
 
     `closed_by`: the limit for which it waits. `passed_over_at`: when its first run was first refused by one.
-    `is_watched`: it is looked up when it was passed over for long.
+    `is_watched`: it is looked up when it was passed over for long. `gone`: runs that wait here no longer.
     """
 
     queue: str
@@ -36,6 +36,7 @@ class Lane:
     closed_by: LimitUse | None = None
     passed_over_at: Instant | None = None
     is_watched: bool = False
+    gone: set[str] = field(default_factory=set)
 
     def before(self, run: Waiting, most: int) -> int:
         """How many of its runs go before this one, `most` at most: reads no more than three times as many."""
@@ -43,7 +44,7 @@ class Lane:
         while places and found < most:
             place = places.pop()
             if place < len(self.runs) and self.runs[place] < run:  # what follows it in the heap is no smaller
-                found += 1
+                found += self.runs[place][2] not in self.gone
                 places += (2 * place + 1, 2 * place + 2)
         return found
 
@@ -145,6 +146,7 @@ class QueueLanes:
         lane = self._lane_of(run)
         waiting = (run.priority, run.due_at, run.run_id)
         heapq.heappush(lane.runs, waiting)
+        lane.gone.discard(run.run_id)  # an edit may have created a skipped occurrence anew
         self._size += 1
         if lane.runs[0] is not waiting:
             return None

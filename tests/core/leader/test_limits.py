@@ -416,6 +416,21 @@ def test_lanes_of_one_rate_go_as_soon_as_those_before_them_have_gone() -> None:
     assert len([*one.step(after=10 * SECOND), *one.step()]) == 2
 
 
+def test_a_run_that_was_left_out_of_its_lane_and_comes_again_is_not_dropped_with_the_others() -> None:
+    one = Dispatches()
+    runs = [waiting(f"r{n}", "api") for n in range(5)]
+    for run in runs:
+        one.queue_up(run)
+    lane = one.first("q", with_limits=True)
+    assert lane is not None
+    one.close(lane, LimitUse("api"), 0)
+    one.leave_out(lane, ["r0"])
+    one.queue_up(runs[0])
+    one.leave_out(lane, ["r1", "r2", "r3", "r4"])
+    assert {run_id for _, _, run_id in lane.runs} == {"r0"}
+    assert not lane.gone
+
+
 def test_nothing_is_kept_of_lanes_and_limits_that_are_over() -> None:
     one = Gate()
     one.edit(tenant=limit(1, overrides={"k0": 1}))

@@ -160,6 +160,16 @@ class Dispatches:
         elif not lanes:
             del self.waiting[lane.queue]
 
+    def leave_out(self, lane: Lane, run_ids: Collection[str]) -> None:
+        """Note that these runs of a lane that waits for a limit have ended; they are dropped once they are half of it.
+
+        So each costs a step or two, however many others wait in the lane.
+        """
+        lane.gone.update(run_ids)
+        if 2 * len(lane.gone) > len(lane.runs):
+            self.drop(lane, lane.gone)
+            lane.gone.clear()
+
     def forget_turns(self, use: LimitUse) -> None:
         """Forget who had turns at a limit that nobody uses or waits for."""
         self._turns.pop(use, None)
