@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from itinerary.jobs.specs import in_zone
 from itinerary.protocol.instants import Instant, format_instant, from_datetime, to_datetime
 from itinerary.protocol.redaction import unmasked
 from scheduler_service.core.contract.job_json import job_body, read_job
@@ -130,7 +131,8 @@ def _zone_name(spec: Spec, timezone: str) -> str:
 
 def _parsed(spec: Spec, timezone: str, job_id: str, made_at: Instant) -> ParsedSchedule:
     full = {"kind": "cron", "expr": spec} if isinstance(spec, str) else spec
-    return parse_schedule({"timezone": timezone, **full}, job_id=job_id, created_at=made_at)
+    placed = in_zone(full, timezone) if full.get("kind") == "any" else {"timezone": timezone, **full}
+    return parse_schedule(placed, job_id=job_id, created_at=made_at)
 
 
 def _instant(at: Moment, timezone: str) -> Instant:

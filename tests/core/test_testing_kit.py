@@ -60,5 +60,11 @@ def test_the_zone_holds_for_a_spec_that_names_none() -> None:
     )
 
 
+def test_the_zone_holds_for_the_members_of_a_union() -> None:
+    union = {"kind": "any", "of": [{"kind": "cron", "expr": "0 9 * * *"}, {"kind": "hourly", "minute": 30}]}
+    times = ["2027-01-01T08:30", "2027-01-01T09:00", "2027-01-01T09:30"]
+    assert_fires(union, "2027-01-01T08:15", "2027-01-01T10:00", times, timezone="Europe/Berlin")
+
+
 def test_the_warnings_of_a_line_can_be_read() -> None:
     assert any("EITHER" in warning for warning in warnings_of("0 0 13 * 5"))

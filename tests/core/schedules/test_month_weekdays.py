@@ -131,7 +131,7 @@ def hold_days_against_the_calendar(seed: int) -> None:
     assert [format_instant(each)[:10] for each in found] == expected
 
 
-@settings(RELAXED, max_examples=30)
+@settings(RELAXED, max_examples=12)
 @given(st.integers(0, 2**60))
 def test_the_days_are_those_of_the_calendar(seed: int) -> None:
     hold_days_against_the_calendar(seed)
@@ -158,7 +158,7 @@ def hold_against_the_model(seed: int) -> None:
     assert latest(schedule, start, end) == max(expected, default=None)
 
 
-@settings(RELAXED, max_examples=15)
+@settings(RELAXED, max_examples=8)
 @given(st.integers(0, 2**60))
 def test_every_engine_fires_when_the_plain_model_does(seed: int) -> None:
     hold_against_the_model(seed)
