@@ -64,6 +64,21 @@ def test_a_time_that_comes_again_by_the_new_rules_does_not_run_again() -> None:
     assert both == ["2026-11-29T14:00:00Z", "2026-11-29T15:00:00Z"]
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"kind": "rrule", "rrule": "FREQ=DAILY", "dtstart": "2026-01-01T09:00"},
+        {"kind": "interval", "every": "8h", "window": {"from": "09:00", "until": "17:00"}},
+    ],
+)
+def test_what_was_computed_by_the_rules_before_is_not_kept(spec: dict[str, str]) -> None:
+    schedule = parse_schedule({**spec, "timezone": ZONE}, job_id="a", created_at=0).schedule
+    days = at("2026-11-28T00:00:00Z"), at("2026-12-01T00:00:00Z")
+    for new, last in ((STANDARD, "15:00"), (PERMANENT, "14:00")):
+        adopt(STANDARD, new)
+        assert texts(occurrences(schedule, *days))[-1] == f"2026-11-30T{last}:00Z"
+
+
 def test_a_job_that_follows_elapsed_time_goes_on_as_before() -> None:
     adopt(STANDARD, PERMANENT)
     found = runs_of("*/20 * * * *", "2026-11-29T14:00:00Z", "2026-11-29T15:00:00Z")
