@@ -93,7 +93,7 @@ def _nth(spec: Mapping[str, Any], unit: str) -> list[int]:
         raise BadValue("nth", spec["nth"], "only a calendar of months counts its weekdays")
     if numbers and spec.get("days"):
         raise BadValue("days", spec["days"], "leave out either days or nth")
-    most = 23 if _WORKDAY in (spec.get("weekdays") or ()) else 5
+    most = 23 if _WORKDAY in items(spec, "weekdays", 14) else 5
     for number in numbers:
         if isinstance(number, bool) or not isinstance(number, int) or not 1 <= abs(number) <= most:
             raise BadValue("nth", number, f"1 (the first) to {most}, or -1 (the last) to -{most}")

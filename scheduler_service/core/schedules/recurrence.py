@@ -60,6 +60,11 @@ def wall_times_from(schedule: RuleSchedule, low: int, years: int = CYCLE_YEARS) 
     yield from (wall for wall in walls if wall >= low and wall not in times and wall // DAY_SECONDS not in days)
 
 
+def hours_of(schedule: RuleSchedule) -> set[int]:
+    """Return the hours of the day at which the rule may fire."""
+    return {int(hour) for hour in parts_of(rule_of(schedule.rule, schedule.first).text)["BYHOUR"].split(",")}
+
+
 @lru_cache(maxsize=16_384)
 def rule_of(text: str, first: int) -> Rule:
     """Read a canonical rule that starts at the wall time `first`."""

@@ -28,7 +28,7 @@ from scheduler_service.core.schedules.kinds import (
 )
 from scheduler_service.core.schedules.spec_reading import choice, moment, month_start, only_known, whole, zone_name
 from scheduler_service.core.schedules.wall_times import Clockwork, WallTimes
-from scheduler_service.core.schedules.warnings import clock_warnings
+from scheduler_service.core.schedules.warnings import clock_warnings, rule_warnings
 from scheduler_service.core.schedules.zone_eras import cached_by_rules, number_in_force
 
 Kind = Literal["cron", "hourly", "interval", "calendar", "once", "solar", "rrule", "any"]
@@ -123,7 +123,7 @@ def _parse(spec: Mapping[str, Any], job_id: str, created_at: Instant) -> ParsedS
             return ParsedSchedule(solar, canonical, notes)
         case "rrule":
             rule, notes = rule_specs.parse(canonical)
-            return ParsedSchedule(rule, canonical, notes)
+            return ParsedSchedule(rule, canonical, notes + rule_warnings(rule, month_start(created_at)))
         case "any":
             return _union(canonical, job_id, created_at)
         case _:

@@ -3,13 +3,17 @@
 Promises date and effect of the next change that matters. A warning never changes what fires.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from itinerary.protocol.instants import SECOND, format_instant
-from scheduler_service.core.schedules.clock_rules import ClockRule
+from scheduler_service.core.schedules.clock_rules import FIXED, ClockRule
 from scheduler_service.core.schedules.days import Dates
+from scheduler_service.core.schedules.kinds import RuleSchedule
+from scheduler_service.core.schedules.recurrence import hours_of, wall_times_from
 from scheduler_service.core.schedules.wall_times import WallTimes, times_of_day
 from scheduler_service.core.schedules.zone_eras import cached_by_rules
 from scheduler_service.core.schedules.zones import DAY_SECONDS, Transition, changes_between
@@ -19,8 +23,23 @@ _AHEAD: Final = 400 * DAY_SECONDS
 
 def clock_warnings(wall: WallTimes, since: int) -> tuple[str, ...]:
     """Describe the effect of the zone's clock changes on this schedule in the 400 days from `since` (seconds)."""
-    judge = _skipped_day if wall.rule.wildcard else _warning
-    found = (judge(wall, jump) for jump in _jumps(wall.zone, since))
+    if wall.rule.wildcard:
+        found = (_skipped_day(wall, jump) for jump in _jumps(wall.zone, since))
+    else:
+        meant = partial(_meant_between, wall)
+        found = (_warning(wall.zone, wall.rule, meant, jump) for jump in _jumps(wall.zone, since))
+    return tuple(dict.fromkeys(text for text in found if text))[:2]
+
+
+def rule_warnings(schedule: RuleSchedule, since: int) -> tuple[str, ...]:
+    """Describe the effect of the clock changes in the 400 days from `since` (seconds) on a recurrence rule."""
+    hours = hours_of(schedule)
+
+    def meant(low: int, high: int) -> bool:
+        within = {hour % 24 for hour in range(low // 3600, (high - 1) // 3600 + 1)}
+        return not hours.isdisjoint(within) and next(wall_times_from(schedule, low, 2), high) < high
+
+    found = (_warning(schedule.zone, FIXED, meant, jump) for jump in _jumps(schedule.zone, since))
     return tuple(dict.fromkeys(text for text in found if text))[:2]
 
 
@@ -40,14 +59,14 @@ def _jumps(zone: str, since: int) -> tuple[Transition, ...]:
     return changes_between(zone, since, since + _AHEAD)
 
 
-def _warning(wall: WallTimes, jump: Transition) -> str:
+def _warning(zone: str, rule: ClockRule, meant: Callable[[int, int], bool], jump: Transition) -> str:
     low, high = sorted((jump.at + jump.before, jump.at + jump.after))
-    if high - low >= DAY_SECONDS or not _meant_between(wall, low, high):
+    if high - low >= DAY_SECONDS or not meant(low, high):
         return ""
-    stretch = f"{_clock(low)} to {_clock(high)} on {_date(low)} in {wall.zone}"
+    stretch = f"{_clock(low)} to {_clock(high)} on {_date(low)} in {zone}"
     if jump.after > jump.before:
-        return f"the clocks skip {stretch}: a run due then {_gap_message(wall.rule, high)}"
-    return f"the clocks show {stretch} twice: a run due then {_fold_message(wall.rule)}"
+        return f"the clocks skip {stretch}: a run due then {_gap_message(rule, high)}"
+    return f"the clocks show {stretch} twice: a run due then {_fold_message(rule)}"
 
 
 def _skipped_day(wall: WallTimes, jump: Transition) -> str:

@@ -68,6 +68,9 @@ def test_a_month_without_a_fifth_one_is_skipped() -> None:
     ("spec", "field"),
     [
         ({"weekdays": ["fri"]}, "weekdays"),
+        ({"weekdays": 1}, "weekdays"),
+        ({"weekdays": 1, "nth": [1]}, "weekdays"),
+        ({"weekdays": ["fri"], "nth": 1}, "nth"),
         ({"nth": [2]}, "weekdays"),
         ({"weekdays": ["fri"], "nth": [6]}, "nth"),
         ({"weekdays": ["fri"], "nth": [0]}, "nth"),

@@ -179,6 +179,22 @@ def test_a_date_as_the_end_is_warned_of() -> None:
     assert warning == "UNTIL=20271231 ends with the first moment of that day; UNTIL=20271231T235959 includes it"
 
 
+@pytest.mark.parametrize(
+    ("text", "warnings"),
+    [
+        ("FREQ=DAILY;BYHOUR=9", ()),
+        ("FREQ=MONTHLY;BYDAY=1MO;BYHOUR=2", ()),
+        ("FREQ=DAILY;BYHOUR=2;UNTIL=20270101T000000", ()),
+        ("FREQ=DAILY;BYHOUR=2;BYMINUTE=15", ("skip 02:00 to 03:00 on 2027-03-28", "show 02:00 to 03:00 on 2027-10-31")),
+    ],
+)
+def test_its_writer_is_warned_of_times_that_the_clocks_skip_or_repeat(text: str, warnings: tuple[str, ...]) -> None:
+    spec = {"kind": "rrule", "rrule": text, "dtstart": "2026-12-01T02:15", "timezone": "Europe/Berlin"}
+    found = parse_schedule(spec, job_id="", created_at=at("2026-11-29T00:00:00Z")).warnings
+    of_clocks = [each for each in found if "clocks" in each]
+    assert [each[11 : 11 + len(part)] for each, part in zip(of_clocks, warnings, strict=True)] == [*warnings]
+
+
 def test_it_may_end_where_it_has_a_count_or_an_end() -> None:
     def ends(text: str) -> bool:
         return may_end({"schedule": {"kind": "rrule", "rrule": text}})
