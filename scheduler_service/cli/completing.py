@@ -26,6 +26,17 @@ def limit_names(incomplete: str) -> list[str]:
         return []
 
 
+def calendar_ids(incomplete: str) -> list[str]:
+    """Return ids of calendars with this prefix, if an API answers soon."""
+    from scheduler_service.cli.connect import open_client
+
+    try:
+        with open_client(timeout=1, retries=0) as client:
+            return [one.calendar_id for one in client.calendars() if one.calendar_id.startswith(incomplete)]
+    except ItineraryError:
+        return []
+
+
 def states(incomplete: str) -> list[str]:
     """Return states of runs with this prefix."""
     from scheduler_service.core.run_state import RunState

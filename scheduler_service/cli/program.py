@@ -10,6 +10,7 @@ import typer
 from itinerary import version as small
 from itinerary.protocol.errors import BadValue, BadValues, ItineraryError
 from scheduler_service.cli.applying import apply
+from scheduler_service.cli.calendars import calendars
 from scheduler_service.cli.connect import remedy
 from scheduler_service.cli.enqueueing import enqueue
 from scheduler_service.cli.exporting import export
@@ -78,6 +79,7 @@ runs.command("explain")(explain_run)
 app.add_typer(jobs, name="jobs")
 app.add_typer(runs, name="runs")
 app.add_typer(queues, name="queues")
+app.add_typer(calendars, name="calendars")
 app.add_typer(limits, name="limits")
 app.add_typer(freezes, name="freezes")
 app.add_typer(zones, name="zones")

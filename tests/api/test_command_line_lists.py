@@ -219,6 +219,29 @@ def test_limits_are_set_shown_and_deleted(itinerary: Itinerary, failed_run: str)
         assert (refused.returncode, told in refused.stderr) == (status, True), refused.stderr
 
 
+def test_calendars_are_set_listed_shown_and_deleted(itinerary: Itinerary, failed_run: str) -> None:
+    assert "there are no calendars yet; add: itinerary calendars set" in itinerary("calendars", "list").stderr
+    rules = ("--rule", "2026-12-24..2027-01-02 Closed", "--rule", "weekly sun 02:00-04:00 Maintenance")
+    shown = itinerary.done("calendars", "set", "plant", *rules, "--timezone", "Europe/Berlin")
+    assert "2026-12-24..2027-01-02 Closed" in shown
+    changed = itinerary.done("calendars", "set", "plant", "--description", "the plant", "--json")
+    calendar = json.loads(changed)
+    assert (len(calendar["rules"]), calendar["timezone"], calendar["description"]) == (2, "Europe/Berlin", "the plant")
+    head, row = itinerary.done("calendars", "list").splitlines()
+    assert head.split() == ["calendar", "zone", "rules", "version", "description"]
+    assert row.split()[:4] == ["plant", "Europe/Berlin", "2", "1"]
+    days = itinerary.done("calendars", "show", "plant", "--year", "2026")
+    assert "2026-12-27  all day" in days
+    assert "2026-12-20  in part" in days
+    for words, status, told in (
+        (("show", "other"), 1, "no calendar other"), (("set", "other", "--rule", "someday"), 2, "--rule 1: 'someday'"),
+        (("set", "other", "--rule", "2026-02-30"), 1, "rules.0.date"), (("set", "other"), 1, "rules"),
+    ):  # fmt: skip
+        refused = itinerary("calendars", *words)
+        assert (refused.returncode, told in refused.stderr) == (status, True), refused.stderr
+    assert "plant deleted" in itinerary.done("calendars", "delete", "plant")
+
+
 def test_freezes_are_started_listed_shown_and_ended(itinerary: Itinerary, failed_run: str) -> None:
     assert "there are no freezes yet; add: itinerary freezes start" in itinerary("freezes", "list").stderr
     shown = itinerary.done(

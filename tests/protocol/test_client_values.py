@@ -26,7 +26,9 @@ SCHEMAS: dict[str, Any] = json.loads((REPOSITORY / "scheduler_service/api/openap
 OUTSIDE = {
     "AuditEntry": "AuditOut", "Backfill": "BackfillOut", "Because": "BecauseOut", "Distribution": "DistributionOut",
     "Explanation": "ExplanationOut", "Job": "JobOut", "Plan": "PlanOut", "Queue": "QueueOut",
-    "Freeze": "FreezeOut", "Limit": "LimitOut", "Rate": "RateOut", "Bounds": "BoundsOut", "Run": "RunOut",
+    "Freeze": "FreezeOut", "Limit": "LimitOut",
+    "Calendar": "CalendarOut", "CalendarVersion": "CalendarVersionOut", "ZoneDiff": "ZoneDiffOut",
+    "Rate": "RateOut", "Bounds": "BoundsOut", "Run": "RunOut",
     "Rebalance": "RebalanceOut", "RebalancePlan": "PreviewOut",
 }  # fmt: skip
 KINDS = [kind for name in results.__all__ if dataclasses.fields(kind := getattr(results, name))[1:]]
@@ -62,8 +64,10 @@ def test_each_answer_of_the_document_has_its_result() -> None:
         for name in SCHEMAS
         if name.endswith("In") or name in ("JobPatch", "JobPut", "LimitPatch", "Problem", "FieldError")
     }
-    schedules = {"Schedule", "Calendar", "Cron", "Hourly", "Interval", "Once", "Solar"}
+    schedules = {"Schedule", "Calendar", "Cron", "Hourly", "Interval", "Once", "Solar", "AnyOf", "Window", "Recurrence"}
+    schedules |= {"DateRule", "RangeRule", "HolidaysRule", "WeeklyRule", "WeeklyTimes", "IcsRule", "IcsSource"}
     wrappers = {"BatchOut", "Queues", "Limits", "Workers", "RunState", "Verdict", "JobLimit", "KeyFrom", "LimitUse"}
+    wrappers |= {"Calendars", "CalendarVersions", "CalendarJobs", "CalendarDays", "JobCalendars", "Files"}
     wrappers |= {"Freezes", "FreezeStatus", "During", "ScopeAll", "ScopeQueues", "ScopeTags", "ScopeJobs"}
     known = {OUTSIDE.get(kind.__name__, kind.__name__) for kind in KINDS}
     assert set(SCHEMAS) - asked - schedules - wrappers == known

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from scheduler_service.api.openapi.patterns import Words
+from scheduler_service.api.openapi.patterns import Time, Words
 from scheduler_service.api.openapi.schedule_schemas import Strict
 from scheduler_service.core.calendars.rules import MOST_RULES
 
@@ -79,16 +79,16 @@ class _Definition(BaseModel):
     rules: list[dict[str, Any]]
     description: str
     version: int
-    effective_from: str = Field(description="When this version begins to hold for jobs that use the calendar")
+    effective_from: Time = Field(description="When this version begins to hold for jobs that use the calendar")
     known_until: str | None = Field(description="The last day up to which holidays and iCalendar files are written out")
-    created_at: str
+    created_at: Time
 
 
 class CalendarOut(_Definition):
     """A calendar with its newest version."""
 
     calendar_id: str
-    updated_at: str
+    updated_at: Time
 
 
 class CalendarFeed(BaseModel):

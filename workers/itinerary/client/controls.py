@@ -1,4 +1,4 @@
-"""The part of the client that changes queues, limits and freezes.
+"""The part of the client that changes queues, limits, calendars and freezes.
 
 Promises what `itinerary.client.sync` promises: a request is repeated only where that has no more effect than one.
 """
@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from itinerary.client.reads import Reads
-from itinerary.client.results import Freeze, Limit, Queue
+from itinerary.client.results import Calendar, Freeze, Limit, Queue
 from itinerary.client.run_body import Moment, moment_text
 from itinerary.client.transport import given, segment
 
 
 class Controls(Reads):
-    """Changes of queues, limits and freezes."""
+    """Changes of queues, limits, calendars and freezes."""
 
     def describe_queue(self, name: str, description: str) -> Queue:
         """Say what a queue is for; its bounds and its pause stay."""
@@ -47,6 +47,14 @@ class Controls(Reads):
     def delete_limit(self, name: str) -> None:
         """Delete a limit; ApiError 409 while a job names it."""
         self._api.send("DELETE", f"/limits/{segment(name)}")
+
+    def put_calendar(self, calendar_id: str, calendar: Mapping[str, Any]) -> Calendar:
+        """Define or replace a calendar: `timezone`, `rules`, `description`; it holds from `effective_from` on."""
+        return Calendar.of(self._api.object("PUT", f"/calendars/{segment(calendar_id)}", json=calendar))
+
+    def delete_calendar(self, calendar_id: str) -> None:
+        """Delete a calendar; ApiError 409 while a job names it."""
+        self._api.send("DELETE", f"/calendars/{segment(calendar_id)}")
 
     def start_freeze(
         self,

@@ -9,6 +9,9 @@ from typing import Any, Final
 
 from itinerary.client.results import (
     AuditPage,
+    Calendar,
+    CalendarDay,
+    CalendarVersion,
     Distribution,
     Explanation,
     Freeze,
@@ -194,7 +197,29 @@ class Reads:
         """One limit, with its use as the leader knows it."""
         return Limit.of(self._api.object("GET", f"/limits/{segment(name)}"))
 
-    def _whole(self, path: str, at_once: int, **filters: Any) -> Iterator[Mapping[str, Any]]:
+    def calendars(self) -> list[Calendar]:
+        """Every calendar by its id."""
+        return [Calendar.of(item) for item in self._whole("/calendars", 100)]
+
+    def calendar(self, calendar_id: str) -> Calendar:
+        """One calendar with its newest version."""
+        return Calendar.of(self._api.object("GET", f"/calendars/{segment(calendar_id)}"))
+
+    def calendar_days(self, calendar_id: str, year: int) -> list[CalendarDay]:
+        """The days of a year with an instant of the calendar, in its own zone."""
+        days = self._api.object("GET", f"/calendars/{segment(calendar_id)}/days", params={"year": year})
+        return [CalendarDay.of(day) for day in days["days"]]
+
+    def calendar_versions(self, calendar_id: str) -> list[CalendarVersion]:
+        """Every version of the calendar, the newest first."""
+        return [CalendarVersion.of(item) for item in self._whole(f"/calendars/{segment(calendar_id)}/versions", 100)]
+
+    def calendar_jobs(self, calendar_id: str) -> list[str]:
+        """The ids of the current jobs that name the calendar."""
+        path = f"/calendars/{segment(calendar_id)}/jobs"
+        return [str(job_id) for job_id in self._whole(path, 100)]
+
+    def _whole(self, path: str, at_once: int, **filters: Any) -> Iterator[Any]:
         asked: dict[str, Any] = {"limit": at_once, **given(**filters)}
         while True:
             page = self._api.object("GET", path, params=asked)
