@@ -3,6 +3,7 @@
 Each xdist worker has its own. `TEST_REDIS_URL` and `TEST_DATABASE_URL` name running servers to use instead.
 """
 
+import atexit
 import gc
 import os
 import re
@@ -48,8 +49,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Keep the garbage collector away from what is made here and stays to the end."""
+    """Keep the garbage collector away from what is made here and stays to the end; after that let it come seldom."""
     gc.disable()
+    gc.set_threshold(50_000, 20, 20)
+    atexit.register(gc.freeze)
     try:
         return (yield)
     finally:

@@ -1,6 +1,5 @@
 """Builds the parts of a process from its settings and passes them on; decides nothing."""
 
-import gc
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -242,8 +241,6 @@ def core_settings(settings: Settings) -> CoreSettings:
 
 def run_leader(settings: Settings) -> None:
     """Take part in the election until SIGTERM or SIGINT; a second signal ends the process at once, safely too."""
-    # A hundred thousand jobs in memory are not garbage: collect less often than after every 700 new objects.
-    gc.set_threshold(50_000, 20, 20)
     with open_leader(settings) as leader:
         run_until_signalled(leader)
 

@@ -53,3 +53,12 @@ def test_commands_work_whatever_the_environment_lacks_or_holds(
         assert "Traceback" not in command.output
         assert status == 0 or words == ["status"], command.output
         assert sys.executable not in command.output
+
+
+def test_the_collector_is_spared_what_stays(bare: dict[str, str]) -> None:
+    """Seldom while it runs, and not at the end: the last word is had by what was registered first."""
+    last = "atexit.register(lambda: print(gc.get_threshold()[0], gc.get_freeze_count() > 10_000))"
+    program = f"import atexit, gc; {last}; from scheduler_service.cli import main; main()"
+    with Child([sys.executable, "-P", "-c", program, "--version"], env=bare) as command:
+        assert command.wait(60) == 0
+    assert command.output.splitlines()[-1] == "50000 True"

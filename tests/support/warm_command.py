@@ -5,6 +5,7 @@ Half a second of each start is imports. What a start itself does (encodings, opt
 
 import atexit
 import ctypes
+import gc
 import json
 import os
 import signal
@@ -105,11 +106,32 @@ def _become(words: list[str], env: dict[str, str], descriptors: list[int]) -> No
     sys.argv[1:] = words
 
 
+def _as_main() -> None:
+    """Run the command, then end without what Python does last: to take all modules apart would copy them first."""
+    status = 1
+
+    def end() -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+    atexit.register(end)
+    try:
+        main()
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else int(bool(ended.code))
+        raise
+
+
 if __name__ == "__main__":
     from itinerary.client.sync import Client
-    from scheduler_service.cli import main, output, program  # noqa: F401
-    from scheduler_service.config import settings  # noqa: F401
+    from scheduler_service.api.http import serve  # noqa: F401
+    from scheduler_service.bootstrap import parts  # noqa: F401
+    from scheduler_service.cli import doctor, main, output, program  # noqa: F401
+    from scheduler_service.jobs_as_code import reading, writing  # noqa: F401
+    from scheduler_service.migrating import beat_moving  # noqa: F401
 
     Client("http://127.0.0.1:9").close()  # what it imports when it is made
+    gc.freeze()
     _serve(socket.socket(fileno=int(sys.argv[1])))
-    main()
+    _as_main()
