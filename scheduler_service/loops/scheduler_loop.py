@@ -41,9 +41,8 @@ from scheduler_service.ports.zone_rules import ZoneRulesStore
 
 log = structlog.get_logger(__name__)
 
-# The loop rests after a pass, longer after a long one, so that the other threads get to work, and messages that arrive
-# meanwhile share a pass and a transaction.
 _REST_SECONDS, _LONGEST_REST_SECONDS = 0.005, 0.03
+_SHORT_REST_SECONDS = 0.001
 _FLUSH_SECONDS = 8.0
 _JOIN_SECONDS = 2.0
 _BACKLOG = 200
@@ -184,7 +183,7 @@ class SchedulerLoop:
         state, commands = iterate(state, messages, now, steady)
         self._submit(commands)
         took = time.monotonic() - began
-        self._rests_until = began + took + min(max(took, _REST_SECONDS), _LONGEST_REST_SECONDS)
+        self._rests_until = began + took + rest_after(took, is_awaited=state.awaits_slots())
         self._adapters.meter.iterated(state, took, commands)
         self._renewer.loop_passed()
         return state
@@ -253,3 +252,11 @@ class SchedulerLoop:
     def _broke(self, cause: BaseException) -> None:
         self._crash = cause
         self._mailbox.wake()
+
+
+def rest_after(took: float, *, is_awaited: bool) -> float:
+    """The seconds in which the loop rests after a pass of `took` seconds, so that the other threads get to work.
+
+    Messages that arrive meanwhile share a pass and a transaction. `is_awaited`: a slot stands idle meanwhile.
+    """
+    return min(max(took, _SHORT_REST_SECONDS if is_awaited else _REST_SECONDS), _LONGEST_REST_SECONDS)

@@ -154,8 +154,8 @@ class StoreWriter:
 
     def _put_answers(self, answers: Answers) -> None:
         for answer in answers:
-            self._log(answer)
             self._mailbox.put(answer)
+            self._log(answer)  # meanwhile the loop goes on
 
     def stuck_for(self) -> Duration:
         """How long the oldest unfinished group has been tried."""

@@ -145,6 +145,10 @@ class SchedulerState:
         """Whether the worker's heartbeats come; time in which none would have been read does not count."""
         return not worker.left and self.unreported_for(worker.last_seen_at) < WORKER_ALIVE_FOR
 
+    def awaits_slots(self) -> bool:
+        """Whether runs wait while limits are defined: as far as is known without a look at them, for a slot."""
+        return bool(self.controls.limits) and bool(self.dispatches.waiting)
+
     def awaits_slot_of(self, run_id: str) -> bool:
         """Whether runs wait for a slot of a limit that this run holds."""
         limits, waiting = self.controls.limits, self.dispatches.waiting
