@@ -23,7 +23,7 @@ class CommandThread(Generic[E]):
     """A first-in, first-out worker; an error that `carry_out` lets through ends the leadership through `on_crash`.
 
     A batch that `may_wait` is executed after a rest, as long as the last batch took times three, so that others join
-    it. `on_done` is called after each batch.
+    it. `on_done` is called after each batch, `on_start` before the first one.
     """
 
     def __init__(
@@ -33,12 +33,14 @@ class CommandThread(Generic[E]):
         on_crash: Callable[[BaseException], None],
         may_wait: Callable[[list[E]], bool] = lambda _: False,
         on_done: Callable[[], None] = lambda: None,
+        on_start: Callable[[], None] = lambda: None,
     ) -> None:
         self._queue: queue.Queue[E | None] = queue.Queue()
         self._carry_out = carry_out
         self._on_crash = on_crash
         self._may_wait = may_wait
         self._on_done = on_done
+        self._on_start = on_start
         self._rests_until = 0.0
         self.done = self.handed = 0
         self._finished = threading.Condition()
@@ -75,6 +77,7 @@ class CommandThread(Generic[E]):
 
     def _run(self) -> None:
         try:
+            self._on_start()
             while (batch := self._next()) is not None:
                 began = time.monotonic()
                 self._carry_out(batch)

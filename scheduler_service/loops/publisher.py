@@ -6,6 +6,7 @@ as "not sent": it waits until the broker answers, then reports the publish as un
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -44,13 +45,20 @@ class Publisher:
         self._stopping = stopping
         # Queues of which a publish failed: one of them may be refused, and must not take the others with it again.
         self._suspects: set[str] = set()
-        self.thread: CommandThread[Publish] = CommandThread("dispatcher", self.carry_out, on_crash)
+        self.thread: CommandThread[Publish] = CommandThread(
+            "dispatcher", self.carry_out, on_crash, on_start=self._connect
+        )
 
     def carry_out(self, commands: Sequence[Publish]) -> None:
         """Publish in order; return when each outcome is confirmed or known to be unknown."""
         for runs in self._together(commands):
             self._renewer.check()
             self._publish(runs)
+
+    def _connect(self) -> None:
+        """Open the connection, so that the first publish of a new leader need not; without a broker, that one tries."""
+        with suppress(BrokerUnavailable):
+            self._dispatcher.ping()
 
     def _together(self, commands: Sequence[Publish]) -> Iterator[tuple[DispatchedRun, ...]]:
         """Yield the runs of several commands at once, those of suspect queues by command."""

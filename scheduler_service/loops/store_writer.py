@@ -57,18 +57,19 @@ from scheduler_service.loops.write_groups import (
     DispatchCommand,
     Group,
     all_refused,
+    are_few,
     grouped,
     hands_over,
     in_growing_parts,
     merged,
     none_dispatched,
+    polls_last,
 )
 from scheduler_service.ports.stores import LeaderStore
 
 log = structlog.get_logger(__name__)
 
 _GIVES_WAY = 0.25
-_FEW = 100
 
 # Reads that are repeated by time, or whose asker has gone by then: they must not block the writes behind them.
 _GIVEN_UP = (ReadDue, ReadLanes, ReadHeads, ReadOverdue, ReadExpired, ReadCancels, ReadControls, ReadRebalance)
@@ -123,8 +124,8 @@ class StoreWriter:
         return len(self._held) + self._writer.backlog() + self._dispatcher.backlog()
 
     def carry_out(self, commands: list[StoreCommand]) -> None:
-        """Execute these commands in order and report their results; return when all are done."""
-        for group in grouped(merged(commands)):
+        """Execute these commands in order, polls last, and report their results; return when all are done."""
+        for group in grouped(merged(polls_last(commands))):
             if self._gives_way:
                 self._dispatcher.wait_until_done(self._dispatcher.handed, _GIVES_WAY)
             self._put_answers(self._until_done(group))
@@ -155,7 +156,7 @@ class StoreWriter:
     def _put_answers(self, answers: Answers) -> None:
         for answer in answers:
             self._mailbox.put(answer)
-            self._log(answer)  # meanwhile the loop goes on
+            self._log(answer)  # the loop need not wait for the line
 
     def stuck_for(self) -> Duration:
         """How long the oldest unfinished group has been tried."""
@@ -289,12 +290,3 @@ class StoreWriter:
                 return None
             case _:
                 assert_never(command)
-
-
-def are_few(commands: list[StoreCommand]) -> bool:
-    """Whether these are few reports, which can wait for more: a transaction costs the same for one as for many.
-
-    Not if runs wait for what they free.
-    """
-    reports = [command for command in commands if isinstance(command, Apply) and not command.awaited]
-    return len(reports) == len(commands) and sum(len(one.transitions) for one in reports) < _FEW

@@ -5,19 +5,43 @@ from itertools import groupby
 from typing import Any
 
 from itinerary.protocol.instants import Instant
-from scheduler_service.core.leader.commands import Apply, CreateRuns, DispatchRuns, Redispatch, StoreCommand
+from scheduler_service.core.leader.commands import (
+    Apply,
+    CreateRuns,
+    DispatchRuns,
+    RecordStatistics,
+    Redispatch,
+    StoreCommand,
+)
 from scheduler_service.core.leader.edits import MOST_ROWS
+from scheduler_service.core.leader.poll_state import ReadCancels, ReadExpired, ReadOverdue
 from scheduler_service.core.leader.results import Applied, Feedback, RunsDispatched, RunsRedispatched
 
 _MOST_TRANSITIONS = 2000
 _SHARING = (CreateRuns, Apply)
+_POLLS = (ReadCancels, ReadOverdue, ReadExpired, RecordStatistics)
 _SHARED_FROM, _SHARED_TO = 50, 1_000
+_FEW = 100
 
 _FIRST_MOVES, _MOST_MOVES = 250, 500
 
 DispatchCommand = DispatchRuns | Redispatch
 Group = list[StoreCommand]
 Answers = list[Feedback]
+
+
+def are_few(commands: list[StoreCommand]) -> bool:
+    """Whether these are few reports, which can wait for more: a transaction costs the same for one as for many.
+
+    Not if runs wait for what they free.
+    """
+    reports = [command for command in commands if isinstance(command, Apply) and not command.awaited]
+    return len(reports) == len(commands) and sum(len(one.transitions) for one in reports) < _FEW
+
+
+def polls_last(commands: Sequence[StoreCommand]) -> list[StoreCommand]:
+    """Put what is only repeated by time behind the rest, for which somebody waits."""
+    return sorted(commands, key=lambda command: isinstance(command, _POLLS))
 
 
 def grouped(commands: list[StoreCommand]) -> list[Group]:

@@ -56,6 +56,7 @@ class ZoneWatch:
         self._next_at: Duration = 0
         self._mark_at: Duration = 0
         self._logged_term = 0
+        installed_set()  # reads 600 files: a takeover would wait for it
 
     def compare(self, view: LeaseView | None, now: Duration) -> None:
         """Compare with the lease as read at `now`, by the monotonic clock; rarely costs a write."""

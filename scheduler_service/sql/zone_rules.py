@@ -44,7 +44,6 @@ class SqlZoneRulesStore(ZoneRulesStore):
         return unpacked(row.version, row.files)
 
     def adopt(self, lease: Lease, rules: ZoneSet, source: str) -> None:
-        files = rules.packed()
         with fenced(self._database, lease) as connection:
             known = _adopted(connection)
             last = known[-1] if known else None
@@ -57,7 +56,7 @@ class SqlZoneRulesStore(ZoneRulesStore):
             since = _in_force_from(connection, lease.shard, now, last)
             row = {"version": rules.version, "digest": rules.digest, "source": source, "holder": lease.holder}
             times = {"adopted_at": now, "effective_from": since}
-            connection.execute(insert(zone_rules).values(**row, **times, files=files))
+            connection.execute(insert(zone_rules).values(**row, **times, files=rules.packed()))
             too_old = [one.number for one in known[: max(0, len(known) + 1 - MOST_KEPT)]]
             connection.execute(delete(zone_rules).where(_Z.id.in_(too_old)))
             before = None if last is None else {"version": last.version, "digest": last.digest}

@@ -35,6 +35,19 @@ def test_the_first_rules_are_adopted_then_newer_ones_only(bed: StoreBed) -> None
         bed.zone_rules.read(found[-1].number + 1)
 
 
+class Known(ZoneSet):
+    def packed(self) -> str:
+        raise AssertionError("a takeover waits for what is packed")
+
+
+def test_rules_that_are_known_are_not_packed_at_each_takeover(bed: StoreBed) -> None:
+    lease = bed.lead("a")
+    bed.zone_rules.adopt(lease, rules("2026b"), "a")
+    for version in ("2026b", "2026a"):
+        bed.zone_rules.adopt(lease, Known(version, rules(version).files), "b")
+    assert [one.source for one in bed.zone_rules.adopted()] == ["a"]
+
+
 def test_newer_rules_decide_after_everything_that_is_planned(bed: StoreBed) -> None:
     lease = bed.lead("a")
     bed.zone_rules.adopt(lease, rules("2026a"), "a")

@@ -35,7 +35,7 @@ class Led(FakeDispatcher):
         self.sent: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.answers = threading.Semaphore(0)
         self.blocks = False
-        self.moved_by = 0
+        self.moved_by = self.pinged = 0
         renewer = LeaseRenewer(
             FakeStore(lambda: 1).leases, Lease(0, 1, "a", 1), 0, 5 * SECOND, lambda: None, clock=lambda: self.now
         )  # fmt: skip
@@ -49,6 +49,7 @@ class Led(FakeDispatcher):
         super().publish(runs)
 
     def ping(self) -> None:
+        self.pinged += 1
         self.now += self.moved_by
         self.away = self.away and self.now < 6 * SECOND  # a leader that waits for too long is seen at once
         super().ping()
@@ -117,3 +118,16 @@ def test_a_broker_that_is_away_is_waited_for_only_while_the_lease_is_trusted(led
     led.publisher.carry_out([publish("a")])
     assert led.told() == [(PublishUncertain, "a")]
     assert led.now == 4 * SECOND
+
+
+def test_the_connection_is_open_before_the_first_publish_and_a_broker_that_is_away_ends_nothing() -> None:
+    for away in (False, True):
+        led = Led()
+        led.away, led.blocks = away, True
+        led.publisher.thread.put(publish("first"))
+        led.publisher.thread.start()
+        assert led.next() == "first"
+        assert led.pinged == 1
+        led.away = False
+        led.answers.release()
+        led.publisher.thread.stop(10)

@@ -24,13 +24,14 @@ from scheduler_service.core.leader.commands import (
     StoreCommand,
     Transition,
 )
+from scheduler_service.core.leader.poll_state import ReadCancels
 from scheduler_service.core.leader.results import Applied, RunsDispatched, RunsRedispatched
 from scheduler_service.core.model import Lease, MissedRange, NewRun, RunKind
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.loops.lease_renewer import LeaseRenewer
 from scheduler_service.loops.mailbox import Mailbox, monotonic
 from scheduler_service.loops.store_writer import StoreWriter
-from scheduler_service.loops.write_groups import grouped, in_growing_parts, merged
+from scheduler_service.loops.write_groups import grouped, in_growing_parts, merged, polls_last
 from scheduler_service.ports.stores import Dispatched
 from tests.support.fake_leader import FakeLeaderStore
 from tests.support.fake_store import FakeStore
@@ -202,6 +203,11 @@ def test_neighbouring_applies_become_one_and_a_read_stays_between_them() -> None
     ]
     read = ReadRuns(("a",))
     assert merged([*queued, read, apply("z")]) == [apply("x", "y", position="2-1", judged_until=3), read, apply("z")]
+
+
+def test_polls_come_behind_what_somebody_waits_for() -> None:
+    cancels, statistics, read = ReadCancels(10, None), RecordStatistics(1, 2, 3, 4), ReadRuns(("a",))
+    assert polls_last([cancels, read, statistics, apply("x")]) == [read, apply("x"), cancels, statistics]
 
 
 def test_a_transaction_stays_of_a_bearable_size() -> None:

@@ -146,16 +146,17 @@ class SchedulerState:
         return not worker.left and self.unreported_for(worker.last_seen_at) < WORKER_ALIVE_FOR
 
     def awaits_slots(self) -> bool:
-        """Whether runs wait while limits are defined: as far as is known without a look at them, for a slot."""
+        """Whether runs wait while limits are defined: perhaps for a slot."""
         return bool(self.controls.limits) and bool(self.dispatches.waiting)
 
     def awaits_slot_of(self, run_id: str) -> bool:
-        """Whether runs wait for a slot of a limit that this run holds."""
+        """Whether runs wait for a slot of a limit that this run holds; also while a new leader does not know it."""
         limits, waiting = self.controls.limits, self.dispatches.waiting
         if not limits:
             return False
         return any(
-            use in self.dispatches.closed or (use.name in limits and use.name.removeprefix(QUEUE) in waiting)
+            use in self.dispatches.closed
+            or (use.name in limits and (use.name.removeprefix(QUEUE) in waiting or not self.polls.is_first_answered))
             for use in self.slots.uses(run_id)
         )
 

@@ -18,7 +18,7 @@ from scheduler_service.core.leader.state import CoreSettings
 from scheduler_service.core.limits import Bounds, Limit, Rate
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.run_state import RunState
-from scheduler_service.loops.store_writer import are_few
+from scheduler_service.loops.write_groups import are_few
 from tests.support.gate import T0, Gate, handed_over, limit, waiting
 
 ACME, OTHER = ("tenant", "acme"), ("tenant", "other")
@@ -275,6 +275,21 @@ def test_a_new_leader_takes_the_slots_from_the_rows() -> None:
     one.edit(stripe=limit(1))
     assert one.beat() == []
     assert one.row("a", RunState.COMPLETED) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("limited", "is_known", "waits"), [(True, False, False), (True, True, True), (False, False, True)]
+)
+def test_a_new_leader_writes_ends_at_once_before_it_knows_what_waits(
+    *, limited: bool, is_known: bool, waits: bool
+) -> None:
+    one = Gate((waiting("a", "stripe")._replace(state=RunState.PENDING, seq=1, published_at=T0),))
+    one.asked["a"] = (1, 1)
+    one.edit(**({"stripe": limit(1)} if limited else {}))
+    if is_known:
+        one.due()
+    one.ended("a")
+    assert are_few(list(one.applies)) is waits
 
 
 def test_runs_with_limits_go_only_where_a_live_worker_has_a_free_slot() -> None:

@@ -36,6 +36,7 @@ class Polls:
     """Polls for overdue and expired runs; for new runs at `next_at`, with cancel requests, and because of a wakeup.
 
     `wanted_at`: the earliest time of a poll because of a wakeup; it grows with what the last one found.
+    `is_first_answered`: a poll for new runs was answered, so that memory knows whether any wait.
     """
 
     overdue: PagedPoll = field(default_factory=PagedPoll)
@@ -43,6 +44,7 @@ class Polls:
     next_at: Instant = 0
     wanted: bool = False
     wanted_at: Instant = 0
+    is_first_answered: bool = False
     _cancels_after: Place | None = None
 
     def want(self) -> None:
@@ -62,6 +64,7 @@ class Polls:
 
     def due_read(self, rows: int, now: Instant) -> None:
         """Record the answer."""
+        self.is_first_answered = True
         self.wanted_at = min(self.wanted_at, now + _PAUSE + rows * _PAUSE_A_ROW)
 
     def cancels_read(self, after: Place | None) -> None:
