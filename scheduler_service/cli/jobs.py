@@ -218,8 +218,16 @@ def preview(
     print_message(seen["text"])
     for warning in seen["warnings"]:
         print_message(f"mind: {warning}")
-    rows = [(when(o["at"]), o["local"], o["offset"], o["dst"]) for o in seen["occurrences"]]
+    rows = [(when(o["at"]), o["local"], o["offset"], _note(o)) for o in seen["occurrences"]]
     print_table(["your clock", "the job's clock", "offset", "note"], rows, "it has no further run")
+    for one in seen["left_out"]:
+        moved = f"moves to {one['moved_to']}" if one["moved_to"] else "left out"
+        print_message(f"{one['local'].replace('T', ' ')}: {moved}, since it is {one['because']}")
+
+
+def _note(occurrence: Mapping[str, Any]) -> str | None:
+    days = [f"for {one['day']} too" for one in occurrence["stands_for"]]
+    return ", ".join([*([occurrence["dst"]] if occurrence["dst"] else []), *days]) or None
 
 
 def _schedule_text(schedule: Mapping[str, Any]) -> str:

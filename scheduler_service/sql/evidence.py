@@ -11,11 +11,13 @@ from itinerary.protocol.errors import NotFound
 from itinerary.protocol.instants import Instant
 from itinerary.protocol.json_text import is_storable
 from scheduler_service.core.audit import AuditEntry
+from scheduler_service.core.calendars.carrying import REACH
 from scheduler_service.core.contract.backfill import Known
 from scheduler_service.core.explain.facts import Facts, Term, Version, waited
 from scheduler_service.core.freezes import FREEZES_A_DAY, Freeze
-from scheduler_service.core.model import MissedRange, Run, RunKind
+from scheduler_service.core.model import JobHistory, MissedRange, Run, RunKind
 from scheduler_service.ports.records import Evidence
+from scheduler_service.sql.applied_calendars import AppliedCalendars
 from scheduler_service.sql.audit import AUDIT_COLUMNS
 from scheduler_service.sql.backfill import known_of
 from scheduler_service.sql.column_types import LAST_INSTANT
@@ -146,7 +148,18 @@ def _versions(connection: Connection, job_id: str, at: Instant) -> tuple[Version
     since, number = job_versions.c.effective_from, job_versions.c.version
     before = connection.execute(of_job.where(since <= at).order_by(number.desc()).limit(_VERSIONS)).all()
     after = connection.execute(of_job.where(since > at).order_by(number).limit(_VERSIONS)).all()
-    return tuple(version for row in (*reversed(before), *after) if (version := version_of(job_id, row)) is not None)
+    rows = (*reversed(before), *after)
+    return _closed(connection, [found for row in rows if (found := version_of(job_id, row)) is not None], at)
+
+
+def _closed(connection: Connection, versions: Sequence[Version], at: Instant) -> tuple[Version, ...]:
+    """Return the versions cut at those of their calendars around an instant, each with its own author."""
+    if all(version.job.calendars is None for version in versions):
+        return tuple(versions)
+    actors = {version.job.version: version.actor for version in versions}
+    history = JobHistory(tuple(version.job for version in versions), versions[-1].job.version)
+    (cut,) = AppliedCalendars(connection, at - REACH).applied([history])
+    return tuple(Version(job, actors[job.version]) for job in cut.versions)
 
 
 def _missed_range(connection: Connection, job_id: str, at: Instant) -> MissedRange | None:

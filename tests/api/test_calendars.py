@@ -93,3 +93,28 @@ def test_holidays_and_files_are_written_out_and_their_state_is_shown(api: TestCl
     assert {"rules.0.holidays", "rules.1.ics", "rules.2.ics.url"} == named.keys()
     assert "ITINERARY_NOTIFY_ALLOW_PRIVATE" in named["rules.2.ics.url"]
     assert api.get(f"{CALENDARS}/de").json() == body
+
+
+SATURDAYS = {"task": "t", "schedule": {"kind": "cron", "expr": "0 9 * * *", "timezone": "Europe/Berlin"}}
+
+
+def test_previews_and_explanations_name_the_calendar_and_its_rule(api: TestClient) -> None:
+    weekend = {"timezone": "Europe/Berlin", "rules": [{"weekly": [{"days": ["sat", "sun"]}], "name": "weekend"}]}
+    assert api.put(f"{CALENDARS}/free", json=weekend).status_code == 200
+    jobs = "/api/v1/jobs"
+    for job_id, when in (("skips", "skip"), ("moves", "next_day")):
+        body = {**SATURDAYS, "calendars": {"exclude": ["free"], "when_excluded": when}}
+        assert api.put(f"{jobs}/{job_id}", json=body).status_code == 201
+    monday = {"from": "2035-06-01T12:00:00Z", "count": "1"}  # a Friday
+    (skips, moves) = (api.get(f"{jobs}/{job_id}/preview", params=monday).json() for job_id in ("skips", "moves"))
+    assert skips["text"].endswith("(Europe/Berlin), except in calendar free")
+    assert [one["local"] for one in skips["occurrences"]] == ["2035-06-04T09:00:00"]
+    assert [(one["local"], one["because"], one["moved_to"]) for one in skips["left_out"]] == [
+        ("2035-06-02T09:00:00", "in calendar free (weekend)", None),
+    ]
+    assert [one["day"] for one in moves["occurrences"][0]["stands_for"]] == ["2035-06-02", "2035-06-03"]
+    assert moves["left_out"][0]["moved_to"] == "2035-06-04"
+    explained = api.get(f"{jobs}/moves/explain", params={"at": "2035-06-02T07:00:00Z"}).json()
+    assert (explained["verdict"], "Its day moved to Monday, 2035-06-04." in explained["text"]) == ("closed", True)
+    explained = api.get(f"{jobs}/moves/explain", params={"at": "2035-06-04T07:00:00Z"}).json()
+    assert "It stands for Saturday, 2035-06-02 too" in explained["text"]

@@ -88,19 +88,37 @@ class PlanOut(BaseModel):
     warnings: list[JobWarning]
 
 
+class StandsFor(BaseModel):
+    """A day that calendars moved to the day of this run."""
+
+    day: str = Field(examples=["2026-11-28"])
+    because: str = Field(examples=["in calendar holidays (Christmas Day)"])
+
+
+class ClosedOccurrence(BaseModel):
+    """An occurrence of the job's own schedule that calendars leave out, or move to another day."""
+
+    at: Time
+    local: str
+    because: str
+    moved_to: str | None
+
+
 class Occurrence(BaseModel):
-    """One planned instant; `dst` says how a clock change affects it."""
+    """One planned instant; `dst` says how a clock change affects it, `stands_for` which other days moved to it."""
 
     at: Time
     local: str
     offset: str
     dst: str | None
+    stands_for: list[StandsFor]
 
 
 class Preview(BaseModel):
-    """The meaning of a schedule."""
+    """The meaning of a schedule; `left_out`: what calendars leave out or move up to the last occurrence."""
 
     occurrences: list[Occurrence]
+    left_out: list[ClosedOccurrence]
     text: str
     warnings: list[str]
 

@@ -98,8 +98,12 @@ EXAMPLES: Final[dict[str, Any]] = {
     },
     "Preview": {
         "occurrences": [
-            {"at": "2026-12-01T01:00:00Z", "local": "2026-12-01T02:00:00", "offset": "+01:00", "dst": None}
+            {
+                "at": "2026-12-01T01:00:00Z", "local": "2026-12-01T02:00:00", "offset": "+01:00", "dst": None,
+                "stands_for": [],
+            }
         ],
+        "left_out": [],
         "text": "At 02:00, on day 1 of the month, Europe/Berlin",
         "warnings": [],
     },

@@ -1,6 +1,6 @@
 """Previews: the next occurrences of a saved job, or of a schedule that is not saved, as JSON. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -8,9 +8,11 @@ from itinerary.protocol.errors import BadValue, BadValues
 from itinerary.protocol.field_types import read_object
 from itinerary.protocol.identity import check_job_id
 from itinerary.protocol.instants import Instant, format_instant, parse_instant
+from scheduler_service.core.contract.calendar_marks import left_out_body, stands_for
 from scheduler_service.core.contract.job_warnings import END_OF_TIME, NEVER, is_to_come, job_warnings
 from scheduler_service.core.contract.unknown_fields import note
 from scheduler_service.core.model import Job
+from scheduler_service.core.schedules.closed import FURTHEST
 from scheduler_service.core.schedules.describe import describe
 from scheduler_service.core.schedules.preview import Occurrence, preview
 from scheduler_service.core.schedules.schedule import (
@@ -18,6 +20,7 @@ from scheduler_service.core.schedules.schedule import (
     IntervalSchedule,
     ParsedSchedule,
     Schedule,
+    own_schedule,
     parse_schedule,
 )
 
@@ -66,7 +69,8 @@ def read_and_preview(body: Mapping[str, Any], now: Instant) -> dict[str, Any]:
 
 
 def _placing_note(schedule: Schedule) -> tuple[str, ...]:
-    if isinstance(schedule, IntervalSchedule) and schedule.first == UNPLACED:
+    own = own_schedule(schedule)
+    if isinstance(own, IntervalSchedule) and own.first == UNPLACED:
         return ("it has no times yet: the leader places it shortly after it is saved or resumed",)
     return ()
 
@@ -83,11 +87,28 @@ def _body(
     found = _occurrences(parsed.schedule, after, count, start_at, end_at)
     return {
         "occurrences": [
-            {"at": format_instant(o.at), "local": o.local, "offset": o.offset, "dst": o.dst} for o in found
+            {"at": format_instant(o.at), "local": o.local, "offset": o.offset, "dst": o.dst, "stands_for": stands}
+            for o in found
+            for stands in [stands_for(parsed.schedule, o.at)]
         ],
+        "left_out": [] if after >= END_OF_TIME else _left_out(parsed.schedule, after, found, count, start_at, end_at),
         "text": describe(parsed.schedule),
         "warnings": list(parsed.warnings),
     }
+
+
+def _left_out(
+    schedule: Schedule,
+    after: Instant,
+    found: Sequence[Occurrence],
+    count: int,
+    start_at: Instant | None,
+    end_at: Instant | None,
+) -> list[dict[str, Any]]:
+    """Return what calendars leave out between the occurrences found, or in the five years of a search for more."""
+    start = after + 1 if start_at is None else max(after + 1, start_at)
+    end = found[-1].at if len(found) >= count else min(start + FURTHEST, END_OF_TIME)
+    return left_out_body(schedule, start, end if end_at is None else min(end, end_at), count)
 
 
 def _occurrences(

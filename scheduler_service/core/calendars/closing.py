@@ -8,6 +8,7 @@ from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.calendars.model import Compiled, JobCalendars
 from scheduler_service.core.calendars.times import CalendarTimes, ClosedDays, ClosedTimes
+from scheduler_service.core.calendars.words import calendar_text
 from scheduler_service.core.calendars.workdays import Workdays, counts_workdays
 from scheduler_service.core.model import Job
 from scheduler_service.core.schedules.days import CalendarDays, DayPattern
@@ -17,6 +18,7 @@ from scheduler_service.core.schedules.schedule import (
     UNPLACED,
     ClosedSchedule,
     IntervalSchedule,
+    Schedule,
     next_after,
     own_schedule,
 )
@@ -46,6 +48,19 @@ def _workdays(free: CalendarTimes) -> Workdays:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Applied:
+    """The calendars that a job names, as they are in force: what explains a closed schedule."""
+
+    calendars: JobCalendars
+    compiled: Mapping[str, Compiled]
+
+    @property
+    def text(self) -> str:
+        """The end of the sentence that describes the schedule."""
+        return calendar_text(self.calendars)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Closing:
     """The effect of calendars on a schedule: times closed, or days closed and moved; and its business days."""
 
@@ -53,6 +68,7 @@ class Closing:
     days: ClosedDays | None
     back: bool
     workdays: Workdays | None
+    by: "Applied"
 
 
 def closing_of(calendars: JobCalendars, compiled: Mapping[str, Compiled]) -> Closing:
@@ -60,16 +76,19 @@ def closing_of(calendars: JobCalendars, compiled: Mapping[str, Compiled]) -> Clo
     exclude = tuple(times_of(compiled[one]) for one in calendars.exclude)
     only = tuple(times_of(compiled[one]) for one in calendars.only)
     workdays = None if calendars.workdays is None else _workdays(times_of(compiled[calendars.workdays]))
+    by = Applied(calendars, compiled)
     if calendars.when_excluded != "skip":
-        return Closing(None, _closed_days(exclude, only), calendars.when_excluded == "previous_day", workdays)
-    return Closing(_closed_times(exclude, only) if exclude or only else None, None, False, workdays)
+        back = calendars.when_excluded == "previous_day"
+        return Closing(None, _closed_days(exclude, only), back, workdays, by)
+    times = _closed_times(exclude, only) if exclude or only else None
+    return Closing(times, None, False, workdays, by)
 
 
 def closed(
     own: OwnSchedule, closing: Closing, also: tuple[Instant, ...] = (), never: tuple[Instant, ...] = ()
 ) -> ClosedSchedule:
     """Return the schedule as its calendars leave it."""
-    return ClosedSchedule(own, fires_of(own, closing), closing.times, also, never)
+    return ClosedSchedule(own, fires_of(own, closing), closing.times, also, never, closing.by)
 
 
 def fires_of(own: OwnSchedule, closing: Closing) -> OwnSchedule:
@@ -90,9 +109,9 @@ def with_workdays(own: OwnSchedule, closing: Closing) -> OwnSchedule:
     return replace(own, wall=replace(own.wall, days=closing.workdays.of(days)))
 
 
-def closed_by(own: OwnSchedule, calendars: JobCalendars, compiled: Mapping[str, Compiled]) -> ClosedSchedule:
+def closed_by(schedule: Schedule, calendars: JobCalendars, compiled: Mapping[str, Compiled]) -> ClosedSchedule:
     """Return a schedule as these calendars leave it; each that is named is among `compiled`."""
-    return closed(own, closing_of(calendars, compiled))
+    return closed(own_schedule(schedule), closing_of(calendars, compiled))
 
 
 def none_to_come(job: Job, compiled: Mapping[str, Compiled], now: Instant) -> BadValue | None:

@@ -38,6 +38,7 @@ class Verdict(StrEnum):
     DELETED = "deleted"
     PAUSED = "paused"
     FROZEN = "frozen"
+    CLOSED = "closed"
     OUT_OF_BOUNDS = "out_of_bounds"
     OVERLAP = "overlap"
     MISFIRE = "misfire"

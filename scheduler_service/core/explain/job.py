@@ -6,6 +6,7 @@ from typing import Final
 
 from itinerary.protocol.instants import DAY, Instant, format_instant
 from scheduler_service.core.explain import holds
+from scheduler_service.core.explain.calendars import left_out_by, stands_for
 from scheduler_service.core.explain.explanation import (
     Because,
     Explanation,
@@ -38,6 +39,9 @@ _Found = tuple[Verdict, list[Because]]
 def explain_occurrence(job_id: str, at: Instant, facts: Facts) -> Explanation:
     """Return the verdict on a job's occurrence at `at`; `facts.versions` holds at least one version."""
     explained = _explained(job_id, at, facts)
+    holding = version_at(facts.versions, at)
+    if holding is not None and fires(holding.job, at):
+        explained = replace(explained, because=(*explained.because, *stands_for(holding.job, at)))
     if facts.backfilled is None:
         return explained
     again = facts.backfilled
@@ -79,6 +83,11 @@ def _deleted(holding: Version, at: Instant, facts: Facts) -> _Found | None:
     ]
 
 
+def _closed(holding: Version, at: Instant, facts: Facts) -> _Found | None:
+    because = left_out_by(holding, at)
+    return (Verdict.CLOSED, because) if because else None
+
+
 def _not_named(holding: Version, at: Instant, facts: Facts) -> _Found | None:
     """Explain that the schedule does not fire then; perhaps the previous version's did."""
     if fires(holding.job, at):
@@ -87,6 +96,10 @@ def _not_named(holding: Version, at: Instant, facts: Facts) -> _Found | None:
     before = next((v for v in reversed(facts.versions[:place]) if not v.job.deleted and fires(v.job, at)), None)
     if before is not None:
         edit = facts.versions[facts.versions.index(before) + 1]
+        if edit.job.version == before.job.version:
+            since = format_instant(edit.job.effective_from)
+            message = f"By its calendars of before {since} the job had it; by those from then on it does not fire then."
+            return Verdict.EDITED_AWAY, [Because(message, version_row(edit))]
         message = (
             f"Version {before.job.version} had it, and was valid until {format_instant(edit.job.effective_from)}; then "
             f"{somebody(edit.actor)} changed the job, and version {holding.job.version}, which was valid at this "
@@ -195,5 +208,5 @@ def _not_kept(holding: Version, at: Instant, facts: Facts) -> _Found:
 
 _Rule = Callable[[Version, Instant, Facts], _Found | None]
 _RULES: Final[tuple[_Rule, ...]] = (
-    _deleted, _not_named, _paused, _out_of_bounds, _in_missed_range, _to_come, _unplanned, _not_kept,
+    _deleted, _closed, _not_named, _paused, _out_of_bounds, _in_missed_range, _to_come, _unplanned, _not_kept,
 )  # fmt: skip

@@ -8,6 +8,7 @@ from itinerary.protocol.instants import Duration, Instant
 from scheduler_service.core.balancing.balancer import needs_place
 from scheduler_service.core.model import Job
 from scheduler_service.core.notifications.notices import Named, Notice, Topic, coalesced, run_notice
+from scheduler_service.core.schedules.closed import own_schedule
 from scheduler_service.core.schedules.kinds import OnceSchedule
 from scheduler_service.core.schedules.stepping import next_after
 
@@ -76,8 +77,9 @@ def _allowed(one: Running, long_after: Duration) -> Duration:
 def _has_ended(job: Job, now: Instant) -> bool:
     if job.paused or job.deleted or needs_place(job):
         return False
-    if isinstance(job.schedule, OnceSchedule):  # it has run and is done, unless its time had passed already
-        return job.schedule.at < min(job.created_at, now)
+    own = own_schedule(job.schedule)
+    if isinstance(own, OnceSchedule):  # it has run and is done, unless its time had passed already
+        return own.at < min(job.created_at, now)
     return next_after(job.schedule, now, start_at=job.start_at, end_at=job.end_at) is None
 
 

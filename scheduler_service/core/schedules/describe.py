@@ -72,7 +72,7 @@ def describe(schedule: Schedule) -> str:
             first, *others = map(describe, schedule.of)
             return "; ".join([first, *(f"or {text[0].lower()}{text[1:]}" for text in others)])
         case ClosedSchedule():
-            return describe(schedule.own)
+            return f"{describe(schedule.own)}{schedule.by.text if schedule.by else ''}"
         case _:
             assert_never(schedule)
 

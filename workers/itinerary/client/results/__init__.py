@@ -1,6 +1,7 @@
 """The answers of the API as typed objects: each field of `/openapi.json`, times as aware datetimes in UTC."""
 
 from itinerary.client.results.jobs import (
+    ClosedOccurrence,
     Job,
     JobPage,
     JobWarning,
@@ -14,6 +15,7 @@ from itinerary.client.results.jobs import (
     PlannedJob,
     Preview,
     Retry,
+    StandsFor,
 )
 from itinerary.client.results.record import Answer, Record
 from itinerary.client.results.runs import (
@@ -66,6 +68,7 @@ __all__ = [
     "CalendarVersion",
     "ChangedJob",
     "ChangedZone",
+    "ClosedOccurrence",
     "Distribution",
     "Explanation",
     "Freeze",
@@ -97,6 +100,7 @@ __all__ = [
     "RunPage",
     "Skipped",
     "SlotLoad",
+    "StandsFor",
     "Status",
     "TaskError",
     "Worker",

@@ -98,20 +98,40 @@ class JobPage(Answer):
 
 
 @dataclass(frozen=True, eq=False)
+class StandsFor(Record):
+    """A day that calendars moved to the day of a run."""
+
+    day: str
+    because: str
+
+
+@dataclass(frozen=True, eq=False)
+class ClosedOccurrence(Record):
+    """An occurrence of the job's own schedule that calendars leave out, or move to another day."""
+
+    at: datetime
+    local: str
+    because: str
+    moved_to: str | None
+
+
+@dataclass(frozen=True, eq=False)
 class Occurrence(Record):
-    """One planned instant; `dst` says how a clock change affects it."""
+    """One planned instant; `dst` says how a clock change affects it, `stands_for` which other days moved to it."""
 
     at: datetime
     local: str
     offset: str
     dst: str | None
+    stands_for: list[StandsFor]
 
 
 @dataclass(frozen=True, eq=False)
 class Preview(Record):
-    """The meaning of a schedule."""
+    """The meaning of a schedule; `left_out`: what calendars leave out or move up to the last occurrence."""
 
     occurrences: list[Occurrence]
+    left_out: list[ClosedOccurrence]
     text: str
     warnings: list[str]
 
