@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from sqlalchemy import Connection, select
 
 from scheduler_service.core.calendars.model import Compiled
-from scheduler_service.core.contract.calendar_uses import calendars_named, counts_days, refuse_calendars
+from scheduler_service.core.contract.calendar_uses import calendars_named, counts_days, refuse_calendars, refuse_closed
 from scheduler_service.core.model import Job
 from scheduler_service.sql.calendar_rows import versions_of
 from scheduler_service.sql.column_types import LAST_INSTANT
@@ -24,7 +24,7 @@ def keep_calendars(connection: Connection, saved: Sequence[tuple[str, Job, Job |
     """
     judged = [(place, job) for place, job, _ in saved if calendars_named(job) is not None]
     if judged:
-        refuse_calendars(judged, _present(connection, _ids(job for _, job in judged), hold=True))
+        _judge(connection, saved, judged, hold=True)
     changed = {job.job_id: job for _, job, before in saved if calendars_named(job) != calendars_named(before)}
     if changed:
         CALENDARS_NAMED.write(
@@ -38,7 +38,15 @@ def judge_calendars(connection: Connection, planned: Sequence[tuple[str, Job, Jo
     """As `keep_calendars`, for jobs that are only planned: nothing is held or written."""
     judged = [(place, job) for place, job, _ in planned if calendars_named(job) is not None]
     if judged:
-        refuse_calendars(judged, _present(connection, _ids(job for _, job in judged), hold=False))
+        _judge(connection, planned, judged, hold=False)
+
+
+def _judge(
+    connection: Connection, saved: Sequence[tuple[str, Job, Job | None]], judged: list[tuple[str, Job]], *, hold: bool
+) -> None:
+    known = _present(connection, _ids(job for _, job in judged), hold=hold)
+    refuse_calendars(judged, known)
+    refuse_closed([one for one in saved if calendars_named(one[1]) is not None], known)
 
 
 def _ids(jobs: Iterable[Job]) -> set[str]:

@@ -118,3 +118,18 @@ def test_previews_and_explanations_name_the_calendar_and_its_rule(api: TestClien
     assert (explained["verdict"], "Its day moved to Monday, 2035-06-04." in explained["text"]) == ("closed", True)
     explained = api.get(f"{jobs}/moves/explain", params={"at": "2035-06-04T07:00:00Z"}).json()
     assert "It stands for Saturday, 2035-06-02 too" in explained["text"]
+
+
+def test_a_job_to_which_its_calendars_leave_nothing_is_refused_once_it_changes(api: TestClient) -> None:
+    assert api.put(f"{CALENDARS}/all", json={"rules": [{"date": "2026-05-01"}]}).status_code == 200
+    job = {**JOB, "calendars": {"exclude": ["all"]}}
+    assert api.put("/api/v1/jobs/closed", json=job).status_code == 201
+    assert api.put(f"{CALENDARS}/all", json={"rules": [{"weekly": [{"days": "mon-sun"}]}]}).status_code == 200
+    assert api.patch("/api/v1/jobs/closed", json={"title": "still there"}).status_code == 200
+    assert api.post("/api/v1/jobs/closed/pause", json={}).status_code == 200
+    changed = api.patch("/api/v1/jobs/closed", json={"schedule": {"minute": 6}})
+    assert changed.status_code == 422
+    assert (changed.json()["errors"][0]["loc"], "five years" in changed.text) == (["calendars"], True)
+    planned = api.post("/api/v1/jobs/apply", json={"source": "s", "jobs": [{"job_id": "a", **job}], "dry_run": True})
+    assert planned.status_code == 422, planned.text
+    assert planned.json()["errors"][0]["loc"] == ["jobs", "0", "calendars"]

@@ -115,7 +115,7 @@ def closed_by(schedule: Schedule, calendars: JobCalendars, compiled: Mapping[str
 
 
 def none_to_come(job: Job, compiled: Mapping[str, Compiled], now: Instant) -> BadValue | None:
-    """Return the error of a job whose calendars leave no occurrence in the next five years, where it has one itself.
+    """Return the error of a job whose calendars leave no occurrence in the five years from its first on.
 
     A job that is deleted, names no calendar or has no place yet has none.
     """
@@ -123,9 +123,10 @@ def none_to_come(job: Job, compiled: Mapping[str, Compiled], now: Instant) -> Ba
     if job.calendars is None or job.deleted or (isinstance(own, IntervalSchedule) and own.first == UNPLACED):
         return None
     after = now if job.start_at is None else max(now, job.start_at - 1)
-    if next_after(own, after, end_at=job.end_at) is None:
+    first = next_after(own, after, end_at=job.end_at)
+    if first is None:
         return None
-    if next_after(closed_by(own, job.calendars, compiled), after, end_at=job.end_at) is not None:
+    if next_after(closed_by(own, job.calendars, compiled), first - 1, end_at=job.end_at) is not None:
         return None
-    rule = "these calendars leave it no occurrence in the next five years; open some of its days"
+    rule = "these calendars leave it no occurrence in five years; open some of its days"
     return BadValue("calendars", ", ".join(job.calendars.ids), rule)

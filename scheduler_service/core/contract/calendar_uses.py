@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from itinerary.protocol.errors import BadValue, BadValues
 from itinerary.protocol.run_request import MOST_ERRORS
+from scheduler_service.core.calendars.closing import none_to_come
 from scheduler_service.core.calendars.model import Compiled, JobCalendars
 from scheduler_service.core.model import Job
 from scheduler_service.core.schedules.kinds import zone_of
@@ -28,6 +29,27 @@ def refuse_calendars(saved: Sequence[tuple[str, Job]], known: Mapping[str, Compi
     found = [(place, error) for place, job in saved for error in _errors(job, known)]
     if found:
         raise BadValues([error.under(place) if place else error for place, error in found[:MOST_ERRORS]])
+
+
+def refuse_closed(saved: Sequence[tuple[str, Job, Job | None]], known: Mapping[str, Compiled]) -> None:
+    """Raise BadValues for jobs to which their calendars leave nothing in five years; one as it was is not judged.
+
+    Each comes with its place in the request and its version before. The calendars were judged by `refuse_calendars`.
+    """
+    found = [
+        error.under(place) if place else error
+        for place, job, before in saved
+        if not _as_it_was(job, before) and (error := none_to_come(job, known, job.effective_from)) is not None
+    ]
+    if found:
+        raise BadValues(found[:MOST_ERRORS])
+
+
+def _as_it_was(job: Job, before: Job | None) -> bool:
+    def times(of: Job) -> tuple[object, ...]:
+        return of.deleted, of.schedule_spec, of.calendars, of.start_at, of.end_at
+
+    return before is not None and times(before) == times(job)
 
 
 def _errors(job: Job, known: Mapping[str, Compiled]) -> Iterator[BadValue]:

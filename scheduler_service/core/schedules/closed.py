@@ -22,6 +22,8 @@ FURTHEST: Final[Duration] = 5 * 366 * DAY
 """A search for the next occurrence ends after so long without one."""
 _FIRST_STEP: Final[Duration] = HOUR
 _ENOUGH: Final = 10_000
+# Many times a second that all lie in short closed times would else take seconds for each year.
+_MOST_STEPS: Final = 500
 """Candidates of a step: with fewer, the next step is twice as long."""
 
 
@@ -112,8 +114,9 @@ _Parts = Callable[["OwnSchedule", Instant, Instant], Iterator[Ints]]
 
 def open_from(schedule: ClosedSchedule, low: Instant, stepped: _From, parts: _Parts) -> Iterator[Instant]:
     """Yield what fires from `low` on, until nothing does for `FURTHEST`; without the instants of `also`."""
-    at, end, step = low, low + FURTHEST, _FIRST_STEP
-    while at < end:
+    at, end, step, steps = low, low + FURTHEST, _FIRST_STEP, 0
+    while at < end and steps < _MOST_STEPS:
+        steps += 1
         found = next(stepped(schedule.fires, schedule.opens(at, end)), end)
         if found >= end:
             return
@@ -124,7 +127,9 @@ def open_from(schedule: ClosedSchedule, low: Instant, stepped: _From, parts: _Pa
         candidates = np.concatenate([*parts(schedule.fires, found, stop)])
         kept = schedule.kept(candidates)
         yield from (int(instant) for instant in kept)
-        at, end = stop, int(kept[-1]) + FURTHEST if kept.size else end
+        if kept.size:
+            end, steps = int(kept[-1]) + FURTHEST, 0
+        at = stop
         step = _next_step(step, candidates.size)
 
 
