@@ -91,7 +91,7 @@ def _saved_feeds(
     for url, answer in _fetched({url: StoredFeed(url) for url in _urls(rules)}, reach).items():
         if isinstance(answer, Feed):
             feeds[url] = StoredFeed(url, answer.body, answer.etag, answer.last_modified, now, now)
-        elif url in known and known[url].body and not answer.can_be_corrected:
+        elif url in known and known[url].body:
             feeds[url] = _failed(known[url], str(answer), now)
         else:
             errors.append(BadValue(f"rules.{places[url]}.ics.url", None, str(answer)))

@@ -18,11 +18,7 @@ _LONGEST_TAG: Final = 200
 
 
 class FeedFailed(Exception):
-    """The file was not fetched; the text says why. `can_be_corrected`: by the one who gave the address."""
-
-    def __init__(self, message: str, can_be_corrected: bool = False) -> None:
-        super().__init__(message)
-        self.can_be_corrected = can_be_corrected
+    """The file was not fetched; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +45,7 @@ def fetch(url: str, known: Feed | None, reach: Reach) -> Feed:
     try:
         answer = safe_http.fetch(url, headers, WITHIN_SECONDS, reach, MOST_BYTES)
     except CallRefused as exc:
-        raise FeedFailed(str(exc), can_be_corrected=True) from exc
+        raise FeedFailed(str(exc)) from exc
     except CallFailed as exc:
         # The answer's own text may repeat the address.
         is_status = exc.status is not None and exc.status >= 400

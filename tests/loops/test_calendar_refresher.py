@@ -3,17 +3,21 @@
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from sqlalchemy import event, update
 
 from itinerary.protocol.errors import BadValue, StoreUnavailable
 from itinerary.protocol.instants import DAY, HOUR, Instant
+from scheduler_service.bootstrap.calendars import refresher_of
+from scheduler_service.config.settings import Settings
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.calendars.model import Compiled, NamedDays
 from scheduler_service.core.calendars.stored import CalendarContent, StoredCalendar
 from scheduler_service.core.notifications.notices import Notice
+from scheduler_service.feeds.expanding import expand
+from scheduler_service.feeds.fetching import reach_of
 from scheduler_service.loops.calendar_refresher import CalendarRefresher
 from scheduler_service.ports.calendar_feeds import OWN, Refreshed, StoredFeed
 from scheduler_service.ports.records import AuditFilter
@@ -23,6 +27,8 @@ from scheduler_service.sql.calendars import SqlCalendarStore
 from scheduler_service.sql.control_tables import calendar_feeds
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.lease import SqlLeaseStore
+from scheduler_service.sql.outbox import SqlOutbox
+from tests.support.http_server import LoopbackServer, QuietHandler
 
 BY = AuditedChange("olga", "operator", "calendar.put")
 FIRST = CalendarContent({"rules": []}, Compiled("UTC", (NamedDays(21_000, 21_000),)))
@@ -31,7 +37,7 @@ FILE = StoredFeed("https://example.org/a", b"one")
 
 
 @dataclass
-class Keeping:
+class Refreshing:
     """A refresher that answers by `answers`: what a refresh of this calendar comes to."""
 
     database: Database
@@ -72,12 +78,12 @@ class Keeping:
 
 
 @pytest.fixture
-def keeping(database_url: str) -> Iterator[Keeping]:
+def keeping(database_url: str) -> Iterator[Refreshing]:
     with closing(Database(database_url, pool_size=2)) as database:
-        yield Keeping(database)
+        yield Refreshing(database)
 
 
-def test_only_the_leader_keeps_them(keeping: Keeping) -> None:
+def test_only_the_leader_keeps_them(keeping: Refreshing) -> None:
     keeping.save("de")
     keeping.answers["de"] = Refreshed(FIRST, (StoredFeed(OWN), FILE), False)
     keeping.refresher.round()
@@ -90,7 +96,7 @@ def test_only_the_leader_keeps_them(keeping: Keeping) -> None:
     assert keeping.refreshed == ["de"]
 
 
-def test_another_set_is_a_version_by_system_and_the_same_is_none(keeping: Keeping) -> None:
+def test_another_set_is_a_version_by_system_and_the_same_is_none(keeping: Refreshing) -> None:
     keeping.lead()
     keeping.save("de")
     keeping.answers["de"] = Refreshed(FIRST, (StoredFeed(OWN), replace(FILE, etag="two")), False)
@@ -109,7 +115,7 @@ def test_another_set_is_a_version_by_system_and_the_same_is_none(keeping: Keepin
     assert (entry.actor, entry.action, entry.subject) == ("system", "calendar.refresh", "de")
 
 
-def test_what_a_user_changed_meanwhile_is_left_alone(keeping: Keeping) -> None:
+def test_what_a_user_changed_meanwhile_is_left_alone(keeping: Refreshing) -> None:
     keeping.lead()
     keeping.save("de")
 
@@ -133,7 +139,7 @@ def test_what_a_user_changed_meanwhile_is_left_alone(keeping: Keeping) -> None:
 
 
 @pytest.mark.parametrize("error", [BadValue("rules.0.holidays", "XX", "no more"), KeyError("a fault of ours")])
-def test_one_that_fails_keeps_no_other_waiting_and_is_not_due_at_once(keeping: Keeping, error: Exception) -> None:
+def test_one_that_fails_keeps_no_other_waiting_and_is_not_due_at_once(keeping: Refreshing, error: Exception) -> None:
     keeping.lead()
     keeping.save("at")
     keeping.save("de")
@@ -147,7 +153,7 @@ def test_one_that_fails_keeps_no_other_waiting_and_is_not_due_at_once(keeping: K
     assert keeping.feeds.feeds_of("at", with_bodies=True)[FILE.url] == FILE
 
 
-def test_what_fails_is_shown_at_once_and_reported_when_it_lasts(keeping: Keeping) -> None:
+def test_what_fails_is_shown_at_once_and_reported_when_it_lasts(keeping: Refreshing) -> None:
     keeping.lead()
     now = keeping.leases.peek(0).now  # type: ignore[union-attr]
     failed = replace(FILE, error="the server answered 500", failing_since=now)
@@ -161,7 +167,7 @@ def test_what_fails_is_shown_at_once_and_reported_when_it_lasts(keeping: Keeping
 
 
 @pytest.mark.parametrize("at", ["calendar_versions", "calendar_feeds", "audit_log", "calendars"])
-def test_a_kill_between_two_statements_leaves_it_due_and_whole(keeping: Keeping, at: str) -> None:
+def test_a_kill_between_two_statements_leaves_it_due_and_whole(keeping: Refreshing, at: str) -> None:
     keeping.lead()
     keeping.save("de")
     keeping.answers["de"] = Refreshed(SECOND_ONE, (StoredFeed(OWN), replace(FILE, body=b"two")), True)
@@ -179,3 +185,35 @@ def test_a_kill_between_two_statements_leaves_it_due_and_whole(keeping: Keeping,
     assert keeping.feeds.due(10) == ["de"]
     keeping.refresher.round()
     assert keeping.calendars.get("de").version == 2
+
+
+@pytest.mark.slow
+def test_the_leader_s_own_takes_what_a_server_changed(sqlite_url: str) -> None:
+    def ics(*days: int) -> bytes:
+        events = "".join(f"BEGIN:VEVENT\nUID:{day}\nDTSTART;VALUE=DATE:202712{day}\nEND:VEVENT\n" for day in days)
+        return f"BEGIN:VCALENDAR\n{events}END:VCALENDAR\n".encode()
+
+    class Handler(QuietHandler):
+        files: ClassVar[list[bytes]] = [ics(24, 25), ics(24, 25, 26), b""]
+
+        def do_GET(self) -> None:
+            body = self.files.pop(0)
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    shown: list[int] = []
+    settings = Settings(database_url=sqlite_url, notify_allow_private=True)
+    with closing(Database(sqlite_url)) as database, LoopbackServer(Handler) as server:
+        keeping = Refreshing(database)
+        keeping.lead()
+        now = SqlOutbox(database).now()
+        saved = expand({"rules": [{"ics": {"url": f"{server.address}/a"}}]}, {}, now, reach_of(allow_private=True))
+        keeping.calendars.edit("de", lambda _: saved.content, by=BY, feeds=saved.feeds)
+        mine = refresher_of(settings, database, "me", shown.append)
+        for version, days, failing in ((2, 3, 0), (2, 3, 1)):
+            keeping.make_due()
+            mine.round()
+            calendar = keeping.calendars.get("de")
+            assert (calendar.version, len(calendar.content.compiled.days), shown[-1]) == (version, days, failing)
