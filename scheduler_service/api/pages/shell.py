@@ -35,7 +35,7 @@ NAVIGATION: Final = (
     ("/limits", "Limits"),
     ("/freezes", "Freezes"),
     ("/calendars", "Calendars"),
-    ("/load", "Load map"),
+    ("/load", "Load"),
     ("/explain", "Explain"),
     ("/audit", "Audit"),
     ("/manual", "Manual"),
