@@ -132,7 +132,7 @@ def parse(spec: Mapping[str, Any], created_at: Instant) -> CalendarSchedule:
         field = "nth" if "nth" in spec else "days"
         raise BadValue(field, spec[field], "none of these days ever comes in the months counted")
     times = tuple(time_of_day(value, "at") for value in spec["at"])
-    begins = _begins(start, zone) if start and len(start) > 10 else None
+    begins = _begins(start, zone) if start else None
     return shared_calendar(CalendarSchedule(times, WallTimes(zone, FIXED, days, _blocks(times), begins)))
 
 

@@ -19,7 +19,7 @@ from cron_descriptor import (  # type: ignore[import-untyped]
 from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND, Duration, format_instant
 from scheduler_service.core.schedules.closed import ClosedSchedule
 from scheduler_service.core.schedules.cron import ALIASES, has_hash
-from scheduler_service.core.schedules.days import CalendarDays, DayPattern
+from scheduler_service.core.schedules.days import CalendarDays
 from scheduler_service.core.schedules.describe_masks import bits_of, line_text, listed, weekday_text
 from scheduler_service.core.schedules.kinds import (
     UNPLACED,
@@ -35,7 +35,8 @@ from scheduler_service.core.schedules.kinds import (
     WindowSchedule,
 )
 from scheduler_service.core.schedules.special_days import MONTHS, WEEKDAYS, short_names
-from scheduler_service.core.schedules.zones import DAY_SECONDS
+from scheduler_service.core.schedules.wall_times import WallTimes
+from scheduler_service.core.schedules.zones import DAY_SECONDS, offset_at
 
 _STEP: Final = re.compile(r"\*/([1-9]\d*)", re.ASCII)
 _ONE: Final = re.compile(r"\d+", re.ASCII)
@@ -80,9 +81,7 @@ def describe(schedule: Schedule) -> str:
 def _cron(schedule: CronSchedule) -> str:
     text = short_names(schedule.expr.lower())
     parts = ALIASES.get(text, text).split()
-    days = schedule.wall.days
-    assert isinstance(days, DayPattern)
-    if not has_hash(text) and _is_described_exactly(parts, days):
+    if not has_hash(text) and _is_described_exactly(parts):
         try:
             return _descriptor(parts)
         except (FormatException, MissingFieldException, IndexError, ValueError):
@@ -90,13 +89,13 @@ def _cron(schedule: CronSchedule) -> str:
     return line_text(schedule.wall)
 
 
-def _is_described_exactly(parts: list[str], days: DayPattern) -> bool:
+def _is_described_exactly(parts: list[str]) -> bool:
     """Whether the line has one of the few shapes that cron-descriptor describes correctly."""
     minute, hour, day, month, weekday = parts[:5]
     if len(parts) == 7 or (len(parts) == 6 and not _ONE.fullmatch(parts[5])):
         return False
-    both_days = all(part not in ("*", "?") for part in (day, weekday))
-    if both_days and (not days.either or not _is_plain(day, _MONTH_DAYS) or not _is_plain(weekday, _WEEK)):
+    # Of two day fields, cron-descriptor does not say whether one of them is enough.
+    if all(part not in ("*", "?") for part in (day, weekday)):
         return False
     one_minute = _ONE.fullmatch(minute) is not None
     clock = one_minute or minute == "*" or _even(minute, 60)
@@ -200,8 +199,19 @@ def _calendar(schedule: CalendarSchedule) -> str:
     if days.unit == "month":
         on = f" on {_nth(days) if days.nth else listed([_month_day(day) for day in days.month_days])}"
     times = listed([_clock(time) for time in schedule.times])
-    counted = "" if days.every == 1 else f", counted from {format_instant(days.first * DAY)[:10]}"
-    return f"{rhythm}{on} at {times}{counted}"
+    begins = _begins(schedule.wall, days)
+    if days.every > 1:
+        return f"{rhythm}{on} at {times}, counted from {begins}"
+    return f"{rhythm}{on} at {times}" if schedule.wall.not_before is None else f"{rhythm}{on} at {times}, from {begins}"
+
+
+def _begins(wall: WallTimes, days: CalendarDays) -> str:
+    """The beginning that the user gave, as the zone's clocks show it; else the day of the job's creation."""
+    if wall.not_before is None:
+        return format_instant(days.first * DAY)[:10]
+    second = wall.not_before // SECOND
+    text = format_instant((second + offset_at(wall.zone, second)) * SECOND)[:19].replace("T", " ")
+    return text.removesuffix(":00").removesuffix(" 00:00")
 
 
 def _nth(days: CalendarDays) -> str:

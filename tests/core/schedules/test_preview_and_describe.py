@@ -59,7 +59,7 @@ def test_a_thousand_occurrences_of_each_second_are_one_walk() -> None:
         ({"kind": "cron", "expr": "@daily"}, "At 00:00 (UTC)"),
         ({"kind": "cron", "expr": "0 0 LW * *"}, "At 00:00, on the last weekday of the month (UTC)"),
         ({"kind": "cron", "expr": "0 18 * * L5"}, "At 18:00, on the last Friday of the month (UTC)"),
-        ({"kind": "cron", "expr": "0 0 13 * 5"}, "At 00:00, on day 13 of the month, or on Friday (UTC)"),
+        ({"kind": "cron", "expr": "0 0 13 * 5"}, "At 00:00, on day 13 of the month or on Friday (UTC)"),
         ({"kind": "cron", "expr": "0 0 13 * 5", "day_match": "and"},
          "At 00:00, on day 13 of the month that is also Friday (UTC)"),
         ({"kind": "cron", "expr": "0 0 8 * 5#3"},
