@@ -142,7 +142,9 @@ def a_run(name: str, state: RunState, at: Instant = AT, retry_of: str | None = N
 
 def planned(known: Known, job: Job | None = None, asked: Window = ONE_DAY) -> dict[str, Any]:
     chosen = job or a_job()
-    return backfill_body(plan_backfill(chosen, replace(asked, dry_run=True), occurrences_of(chosen, asked), known), ())
+    return backfill_body(
+        plan_backfill(chosen, replace(asked, dry_run=True), occurrences_of(chosen, asked), known), (), ()
+    )
 
 
 @pytest.mark.parametrize("state", sorted(FINAL - {RunState.COMPLETED}))
@@ -245,5 +247,5 @@ def test_a_window_without_occurrences_says_when_the_first_one_is() -> None:
 
 def test_what_somebody_else_made_in_the_same_moment_is_not_counted_as_made() -> None:
     plan = plan_backfill(a_job(), ONE_DAY, [AT], Known())
-    said = backfill_body(plan, ())
+    said = backfill_body(plan, (), ())
     assert (said["runs"], said["left_out"]) == (0, {"completed": 0, "active": 0, "planned": 1})
