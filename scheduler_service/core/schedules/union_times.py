@@ -21,5 +21,5 @@ def united(members: Iterable[Iterator[Instant]]) -> Iterator[Instant]:
 
 
 def united_arrays(members: Iterable[Ints]) -> Ints:
-    """Merge arrays of times, each time once."""
-    return np.unique(np.concatenate([*members]))
+    """Merge arrays of times, each time once; no array at all is no time."""
+    return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *members]))

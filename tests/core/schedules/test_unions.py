@@ -68,6 +68,13 @@ def test_a_member_that_begins_later_is_silent_until_then_and_silences_no_other()
     assert clocks(expand([Entry(0, "a", union, 0, 2**62)], START, START + 10 * HOUR).times.tolist()) == expected
 
 
+def test_before_all_of_its_members_begin_a_union_is_silent() -> None:
+    union = any_of({**BEGUN, "start": "2027-01-01"}, {**BEGUN, "start": "2027-02-01"})
+    assert occurrences(union, START, START + DAY) == []
+    assert count(union, START, START + DAY) == 0
+    assert expand([Entry(0, "a", union, 0, 2**62)], START, START + DAY).failures == ()
+
+
 def test_lines_that_meet_on_a_minute_are_one_run() -> None:
     union = any_of(CRON, {"kind": "hourly", "minute": 0})
     found = expand([Entry(0, "a", union, 0, 2**62)], START + 8 * HOUR, START + 11 * HOUR)
