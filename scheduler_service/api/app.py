@@ -60,6 +60,7 @@ def build_app(context: ApiContext) -> FastAPI:
     return app
 
 
+@cache
 def describe() -> str:
     """Return the OpenAPI document of an API with tokens, as it is shipped; needs no running service."""
     return document_text(_with_routes(with_tokens=True).openapi())

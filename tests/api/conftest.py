@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from fastapi.testclient import TestClient
 
 from itinerary.protocol.instants import MINUTE
@@ -45,14 +46,22 @@ def stores(settings: Settings) -> Iterator[Stores]:
         yield opened
 
 
+@pytest.fixture(scope="session")
+def event_loop() -> Iterator[BlockingPortal]:
+    """The event loop that all clients share: each would start one, with a thread, for each request."""
+    with start_blocking_portal() as portal:
+        yield portal
+
+
 @pytest.fixture
-def client_of(stores: Stores) -> Iterator[Callable[[Settings], TestClient]]:
+def client_of(stores: Stores, event_loop: BlockingPortal) -> Iterator[Callable[[Settings], TestClient]]:
     """A client of an API with these settings over the test's stores."""
     with ExitStack() as stack:
 
         def make(settings: Settings) -> TestClient:
             context = ApiContext(settings, stores, LeaderLine(stores.inbox, system_clock), system_clock)
             client = TestClient(build_app(context), base_url=OWN_ADDRESS, raise_server_exceptions=False)
+            client.portal = event_loop
             stack.callback(client.close)
             return client
 

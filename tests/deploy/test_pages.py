@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -94,9 +95,15 @@ def test_a_call_of_the_api_that_is_named_is_in_its_document(page: Path) -> None:
         assert (method.lower(), f"/api/v1{path}") in known, f"{method} {path}"
 
 
+@cache
+def program() -> Any:
+    """The command line as Typer builds it, once for all commands that pages show."""
+    return get_command(app)
+
+
 @pytest.mark.parametrize(("page", "words"), [(page, words) for page in PAGES for words in commands(page)])
 def test_a_command_that_is_shown_is_one_with_its_options(page: Path, words: list[str]) -> None:
-    command: Any = get_command(app)
+    command: Any = program()
     while hasattr(command, "commands") and words:
         found = {name: command.commands.get(name) for name in words[0].split("|")}
         assert None not in found.values(), f"{page}: {words}"
@@ -158,7 +165,7 @@ def test_the_pictures_of_the_manual_are_shown_and_the_measured_one_is_the_latest
 
 
 def test_the_help_of_deploy_names_each_option_of_up() -> None:
-    group: Any = get_command(app)
+    group: Any = program()
     options = {option for parameter in group.commands["up"].params for option in parameter.opts} - {"--help", "-h"}
     shown = subprocess.run(
         [sys.executable, "deploy", "--help"], cwd=REPOSITORY, capture_output=True, text=True, check=True

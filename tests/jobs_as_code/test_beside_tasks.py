@@ -232,6 +232,8 @@ def test_a_task_that_celery_shares_between_apps_has_its_jobs_in_each(app: Celery
 
 
 def test_the_tasks_of_a_factory_keep_their_jobs_though_nothing_else_holds_them() -> None:
+    gc.freeze()  # the search is for what this test leaves, not for garbage of others
+
     def create_app() -> Celery:
         app = Celery("made", set_as_current=False)
 
@@ -268,6 +270,7 @@ def test_another_decorator_may_stand_between(app: Celery) -> None:
 
 
 def test_a_function_that_is_no_task_is_an_error_with_its_place(app: Celery) -> None:
+    gc.freeze()  # as above
     at = line() + 2
 
     @schedule.hourly(1)
