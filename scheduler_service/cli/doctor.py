@@ -21,6 +21,7 @@ from scheduler_service.bootstrap.notifications import targets_of
 from scheduler_service.bootstrap.parts import check_redis, marks_of, open_dispatcher
 from scheduler_service.broker.client import connect, redis_errors
 from scheduler_service.broker.inbox import RedisInbox
+from scheduler_service.cli.calendar_checks import check_calendars
 from scheduler_service.cli.findings import Finding, NotKnown, NotWell, found
 from scheduler_service.cli.job_checks import check_jobs
 from scheduler_service.cli.output import print_json
@@ -80,6 +81,7 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     yield database
     yield found("history", lambda: history(settings), "its leader's log says why it is not pruned", database)
     yield found("jobs", lambda: _jobs(settings), "use the release that created them, or replace them", database)
+    yield found("calendars", lambda: _calendars(settings), "repair the file, or save the calendar again", database)
     yield redis
     yield found("rights", lambda: check_rights(settings), "grant it to the user, see Security in the manual", redis)
     yield found("redis data", lambda: _redis_keeps(settings), "change it in the configuration of Redis", redis)
@@ -141,6 +143,12 @@ def _jobs(settings: Settings) -> str:
     with opened(settings) as database:
         check_schema(database)
         return check_jobs(database)
+
+
+def _calendars(settings: Settings) -> str:
+    with opened(settings) as database:
+        check_schema(database)
+        return check_calendars(database)
 
 
 def history(settings: Settings) -> str:

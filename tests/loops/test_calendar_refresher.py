@@ -11,6 +11,8 @@ from sqlalchemy import event, update
 from itinerary.protocol.errors import BadValue, StoreUnavailable
 from itinerary.protocol.instants import DAY, HOUR, Instant
 from scheduler_service.bootstrap.calendars import refresher_of
+from scheduler_service.cli.calendar_checks import check_calendars
+from scheduler_service.cli.findings import NotWell
 from scheduler_service.config.settings import Settings
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.calendars.model import Compiled, NamedDays
@@ -212,8 +214,11 @@ def test_the_leader_s_own_takes_what_a_server_changed(sqlite_url: str) -> None:
         saved = expand({"rules": [{"ics": {"url": f"{server.address}/a"}}]}, {}, now, reach_of(allow_private=True))
         keeping.calendars.edit("de", lambda _: saved.content, by=BY, feeds=saved.feeds)
         mine = refresher_of(settings, database, "me", shown.append)
+        assert check_calendars(database) == "every file of a calendar was taken at the last try"
         for version, days, failing in ((2, 3, 0), (2, 3, 1)):
             keeping.make_due()
             mine.round()
             calendar = keeping.calendars.get("de")
             assert (calendar.version, len(calendar.content.compiled.days), shown[-1]) == (version, days, failing)
+        with pytest.raises(NotWell, match=r"^de: is no complete iCalendar file"):
+            check_calendars(database)
