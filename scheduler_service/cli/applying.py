@@ -57,9 +57,31 @@ def apply(
     unsure = named is None and prune is None
     wanted = JobsToApply(owner or None, found.jobs, prune is not False and bool(owner), take_over, unsure)
     with open_client() as client:
-        differs = carry_out(client, wanted, dry_run=dry_run or check, yes=yes, as_json=as_json)
+        changes = _apply_calendars(client, found.calendars, dry_run=dry_run or check, yes=yes)
+        if (dry_run or check) and "added" in changes.values():
+            typer.echo("the jobs are planned once these calendars are there", err=True)
+            differs = True
+        else:
+            differs = carry_out(client, wanted, dry_run=dry_run or check, yes=yes, as_json=as_json) or bool(changes)
     if check and differs:
         raise typer.Exit(1)
+
+
+def _apply_calendars(
+    client: "Client", wanted: Mapping[str, Mapping[str, Any]], *, dry_run: bool, yes: bool
+) -> Mapping[str, str]:
+    """Show which calendars differ, ask, and define them; return the differences. None is deleted."""
+    from scheduler_service.jobs_as_code.calendars import changes_of
+
+    changes = changes_of(wanted, {one.calendar_id: one for one in client.calendars()}) if wanted else {}
+    for calendar_id, change in changes.items():
+        typer.echo(f"calendar {calendar_id}: {change}", err=True)
+    if changes and not dry_run:
+        if not yes:
+            _ask()
+        for calendar_id in changes:
+            client.put_calendar(calendar_id, wanted[calendar_id])
+    return changes
 
 
 def _apply_there(python: str, place: str, source: str | None, dry_run: bool, flags: Mapping[str, bool]) -> NoReturn:

@@ -10,7 +10,7 @@ import re
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -24,13 +24,14 @@ from itinerary.protocol.field_types import read_list, read_object
 from itinerary.protocol.redaction import unmasked
 from scheduler_service.core.contract.job_json import read_job
 from scheduler_service.core.contract.job_plan import read_source
+from scheduler_service.jobs_as_code.calendars import read_calendars
 from scheduler_service.jobs_as_code.schedule import Schedule, being_loaded, refuse_read_only
 from scheduler_service.jobs_as_code.texts import FORMATS, read_text_as
 from scheduler_service.runtime.app_python import ELSEWHERE
 
 _MOST_BYTES: Final = 8 * 1024 * 1024
 _LONGEST_SOURCE: Final = 128
-_KEYS: Final = ("source", "defaults", "jobs")
+_KEYS: Final = ("source", "defaults", "calendars", "jobs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class JobFile:
 
     source: str | None
     jobs: list[dict[str, Any]]
+    calendars: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def read_place(place: str) -> JobFile:
@@ -59,7 +61,7 @@ def source_of_place(place: str) -> str:
 
 
 def read_jobs(content: Mapping[str, Any]) -> JobFile:
-    """Parse the jobs of a file: `source`, `defaults` for fields that a job does not name, and `jobs`."""
+    """Parse the jobs of a file: `source`, `defaults` for fields that a job does not name, `calendars` and `jobs`."""
     errors = [BadValue(key, content[key], f"known are {', '.join(_KEYS)}") for key in sorted({*content} - {*_KEYS})]
     try:
         source = content.get("source")
@@ -69,6 +71,7 @@ def read_jobs(content: Mapping[str, Any]) -> JobFile:
         items = read_list(content.get("jobs"), "jobs")
     except BadValue as exc:
         raise BadValues([*errors, exc]) from exc
+    calendars = read_calendars(content.get("calendars"), errors)
     jobs = []
     for number, item in enumerate(items):
         try:
@@ -79,7 +82,7 @@ def read_jobs(content: Mapping[str, Any]) -> JobFile:
             errors.append(exc.under(_named(item, number)))
     if errors:
         raise BadValues(errors)
-    return JobFile(source, jobs)
+    return JobFile(source, jobs, calendars)
 
 
 def _read_item(item: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:

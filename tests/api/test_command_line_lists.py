@@ -1,6 +1,7 @@
 """Lists of the command line: how much there is, ids whole on any terminal, next and last runs, why runs failed."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -240,6 +241,38 @@ def test_calendars_are_set_listed_shown_and_deleted(itinerary: Itinerary, failed
         refused = itinerary("calendars", *words)
         assert (refused.returncode, told in refused.stderr) == (status, True), refused.stderr
     assert "plant deleted" in itinerary.done("calendars", "delete", "plant")
+
+
+def test_a_file_of_jobs_brings_its_calendars(itinerary: Itinerary, failed_run: str, tmp_path: Path) -> None:
+    text = """
+        source = "plant"
+        [calendars.holidays]
+        timezone = "Europe/Berlin"
+        rules = ["2026-05-01 Labour Day", {date = "2026-12-25"}]
+        [[jobs]]
+        job_id = "plant.close"
+        task = "billing.close"
+        schedule = "0 2 * * *"
+        calendars = {exclude = ["holidays"]}
+    """
+    file = tmp_path / "jobs.toml"
+    file.write_text(text)
+    checked = itinerary("jobs", "apply", str(file), "--check")
+    assert (checked.returncode, "calendar holidays: added" in checked.stderr) == (1, True), checked.stderr
+    made = itinerary("jobs", "apply", str(file), "--yes")
+    assert (made.returncode, "applied" in made.stdout + made.stderr) == (0, True), made.stderr
+    assert json.loads(itinerary.done("calendars", "show", "holidays", "--json"))["version"] == 1
+    again = itinerary("jobs", "apply", str(file), "--check")
+    assert (again.returncode, "calendar" in again.stderr) == (0, False), again.stderr
+    file.write_text(text.replace("2026-12-25", "2026-12-26"))
+    changed = itinerary("jobs", "apply", str(file), "--yes")
+    assert "calendar holidays: changed" in changed.stderr
+    file.write_text(text.replace("2026-05-01 Labour Day", "someday").replace('"holidays"]', '"x y"]'))
+    refused = itinerary("jobs", "apply", str(file), "--check").stderr
+    assert "calendar holidays.rules.0: 'someday'" in refused
+    assert "job plant.close.calendars.exclude.0" in refused
+    itinerary.done("jobs", "delete", "plant.close", "--yes")
+    itinerary.done("calendars", "delete", "holidays")
 
 
 def test_freezes_are_started_listed_shown_and_ended(itinerary: Itinerary, failed_run: str) -> None:
