@@ -60,6 +60,19 @@ def test_wrong_values_are_named_by_their_place(api: TestClient) -> None:
         assert api.delete(f"{CALENDARS}/{unknown}").status_code == 404
 
 
+def test_an_edit_is_previewed_by_the_times_of_its_jobs(api: TestClient) -> None:
+    api.put(f"{CALENDARS}/plant", json=PLANT)
+    api.put("/api/v1/jobs/billing.close", json=JOB)
+    api.put("/api/v1/jobs/other", json={**JOB, "calendars": None})
+    same = api.post(f"{CALENDARS}/plant/preview", json=PLANT).json()
+    assert same == {"jobs": [], "looked_at": 1, "more": False}
+    never = {**PLANT, "rules": [{"from": "2000-01-01", "until": "2200-01-01"}]}
+    (job,) = api.post(f"{CALENDARS}/plant/preview", json=never).json()["jobs"]
+    assert (job["job_id"], len(job["before"]), job["after"]) == ("billing.close", 5, [])
+    assert api.get(f"{CALENDARS}/plant").json()["version"] == 1, "nothing is changed"
+    assert api.post(f"{CALENDARS}/plant/preview", json={"rules": 3}).status_code == 422
+
+
 def test_jobs_name_calendars_that_exist_and_keep_them(api: TestClient) -> None:
     refused = api.put("/api/v1/jobs/billing.close", json=JOB)
     assert refused.status_code == 422

@@ -67,7 +67,16 @@ def test_each_answer_of_the_document_has_its_result() -> None:
     schedules = {"Schedule", "Calendar", "Cron", "Hourly", "Interval", "Once", "Solar", "AnyOf", "Window", "Recurrence"}
     schedules |= {"DateRule", "RangeRule", "HolidaysRule", "WeeklyRule", "WeeklyTimes", "IcsRule", "IcsSource"}
     wrappers = {"BatchOut", "Queues", "Limits", "Workers", "RunState", "Verdict", "JobLimit", "KeyFrom", "LimitUse"}
-    wrappers |= {"Calendars", "CalendarVersions", "CalendarJobs", "CalendarDays", "JobCalendars", "Files"}
+    wrappers |= {
+        "Calendars",
+        "CalendarVersions",
+        "CalendarJobs",
+        "CalendarDays",
+        "CalendarFeed",
+        "CalendarWithFeeds",
+        "JobCalendars",
+        "Files",
+    }
     wrappers |= {"Freezes", "FreezeStatus", "During", "ScopeAll", "ScopeQueues", "ScopeTags", "ScopeJobs"}
     known = {OUTSIDE.get(kind.__name__, kind.__name__) for kind in KINDS}
     assert set(SCHEMAS) - asked - schedules - wrappers == known

@@ -35,6 +35,7 @@ CALLS: Final = {
     "/api/v1/calendars/{calendar_id}": {"get", "put", "delete"},
     "/api/v1/calendars/{calendar_id}/days": {"get"},
     "/api/v1/calendars/{calendar_id}/jobs": {"get"},
+    "/api/v1/calendars/{calendar_id}/preview": {"post"},
     "/api/v1/calendars/{calendar_id}/versions": {"get"},
     "/api/v1/limits": {"get"},
     "/api/v1/limits/{name}": {"get", "put", "patch", "delete"},

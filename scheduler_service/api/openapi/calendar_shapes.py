@@ -149,3 +149,19 @@ class CalendarDays(BaseModel):
     timezone: str
     year: int
     days: list[CalendarDay]
+
+
+class MovedJob(BaseModel):
+    """The next times of a job, as they are and as they would be."""
+
+    job_id: str
+    before: list[Time]
+    after: list[Time]
+
+
+class CalendarPreview(BaseModel):
+    """The jobs that an edit would move, of the first `looked_at` that name the calendar; `more`: others name it too."""
+
+    jobs: list[MovedJob]
+    looked_at: int
+    more: bool

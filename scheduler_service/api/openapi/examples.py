@@ -174,6 +174,12 @@ EXAMPLES: Final[dict[str, Any]] = {
     "CalendarWithFeeds": {**_CALENDAR_OUT, "feeds": [_FEED]},
     "Calendars": {"items": [_CALENDAR_OUT], "next_cursor": None},
     "CalendarVersions": {"items": [{**_CALENDAR_VERSION, "actor": "ann"}], "next_cursor": None},
+    "CalendarPreview": {
+        "jobs": [
+            {"job_id": "billing.close", "before": ["2026-12-24T01:00:00Z"], "after": ["2026-12-28T01:00:00Z"]},
+        ],
+        "looked_at": 12, "more": False,
+    },
     "CalendarJobs": {"items": ["billing.close"], "next_cursor": None},
     "CalendarDays": {
         "calendar_id": "berlin", "timezone": "Europe/Berlin", "year": 2026,

@@ -19,6 +19,7 @@ from scheduler_service.api.openapi import calendar_shapes as shapes
 from scheduler_service.api.openapi.documents import answers, body_of
 from scheduler_service.api.routes.queues import OPERATOR, Cursor
 from scheduler_service.api.services.calendar_contents import content_of, feeds_body
+from scheduler_service.api.services.calendar_previews import edit_preview
 from scheduler_service.core.audit import Caller
 from scheduler_service.core.calendars.stored import CalendarContent, StoredCalendar
 from scheduler_service.core.contract.calendar_json import CALENDAR_ID
@@ -58,6 +59,15 @@ def delete_calendar(context: Context, who: Who, calendar_id: str) -> Response:
     """Delete a calendar that no job names; its versions stay as long as history."""
     deleted(context, who, calendar_id)
     return Response(status_code=204)
+
+
+@router.post(
+    "/{calendar_id}/preview", dependencies=OPERATOR, openapi_extra=body_of(shapes.CalendarIn),
+    responses=answers({200: shapes.CalendarPreview}, 400, 404, 413, 422),
+)  # fmt: skip
+def preview_calendar(context: Context, calendar_id: str, body: JsonObject) -> Response:
+    """Say which jobs would run at other times if the calendar were this; changes nothing."""
+    return JSONResponse(edit_preview(context, _id(calendar_id), body))
 
 
 @router.get("/{calendar_id}/days", responses=answers({200: shapes.CalendarDays}, 404, 422))

@@ -131,6 +131,7 @@ class AsyncClient:
     calendar_days = _awaited(Client.calendar_days)
     calendar_jobs = _awaited(Client.calendar_jobs)
     calendar_versions = _awaited(Client.calendar_versions)
+    preview_calendar = _awaited(Client.preview_calendar)
     put_calendar = _awaited(Client.put_calendar)
     delete_calendar = _awaited(Client.delete_calendar)
     limit = _awaited(Client.limit)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from itinerary.client.reads import Reads
-from itinerary.client.results import Calendar, Freeze, Limit, Queue
+from itinerary.client.results import Calendar, CalendarPreview, Freeze, Limit, Queue
 from itinerary.client.run_body import Moment, moment_text
 from itinerary.client.transport import given, segment
 
@@ -51,6 +51,11 @@ class Controls(Reads):
     def put_calendar(self, calendar_id: str, calendar: Mapping[str, Any]) -> Calendar:
         """Define or replace a calendar: `timezone`, `rules`, `description`; it holds from `effective_from` on."""
         return Calendar.of(self._api.object("PUT", f"/calendars/{segment(calendar_id)}", json=calendar))
+
+    def preview_calendar(self, calendar_id: str, calendar: Mapping[str, Any]) -> CalendarPreview:
+        """Which jobs would run at other times if the calendar were this; changes nothing."""
+        path = f"/calendars/{segment(calendar_id)}/preview"
+        return CalendarPreview.of(self._api.object("POST", path, again=True, json=calendar))
 
     def delete_calendar(self, calendar_id: str) -> None:
         """Delete a calendar; ApiError 409 while a job names it."""

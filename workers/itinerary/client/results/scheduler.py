@@ -183,6 +183,24 @@ class CalendarDay(Record):
 
 
 @dataclass(frozen=True, eq=False)
+class MovedJob(Record):
+    """The next times of a job, as they are and as they would be."""
+
+    job_id: str
+    before: list[datetime]
+    after: list[datetime]
+
+
+@dataclass(frozen=True, eq=False)
+class CalendarPreview(Record):
+    """The jobs that an edit would move, of the first `looked_at` that name the calendar; `more`: others name it too."""
+
+    jobs: list[MovedJob]
+    looked_at: int
+    more: bool
+
+
+@dataclass(frozen=True, eq=False)
 class CalendarVersion(Record):
     """A version of a calendar, and who made it."""
 
