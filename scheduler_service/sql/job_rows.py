@@ -10,17 +10,19 @@ from itertools import groupby
 from typing import Any, Final
 
 import structlog
-from sqlalchemy import ColumnElement, Connection, Select, Text, and_, not_, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, Text, and_, exists, not_, or_, select
 
 from itinerary.protocol.errors import BadValue, BadValues, Conflict
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.balancing.placements import placed
+from scheduler_service.core.calendars.carrying import REACH
 from scheduler_service.core.contract.job_json import read_stored_job
 from scheduler_service.core.contract.unknown_fields import names
 from scheduler_service.core.explain.facts import Version
 from scheduler_service.core.model import Job, JobHistory
 from scheduler_service.sql.applied_calendars import AppliedCalendars
 from scheduler_service.sql.batch import Batch
+from scheduler_service.sql.control_tables import job_calendars
 from scheduler_service.sql.dialect import dialect_of
 from scheduler_service.sql.tables import IS_UNPLANNED, job_versions, jobs
 
@@ -143,7 +145,10 @@ def _versions(since: Instant | None) -> Select[Any]:
     if since is None:
         return versions
     ends_at = following.c.effective_from
-    return versions.where(or_(ends_at.is_(None), ends_at > since, _V.version >= jobs.c.planned_version))
+    # What a version that has ended moved over `since`, or fired for a later day, the next one must know.
+    moves_days = exists().where(job_calendars.c.job_id == _V.job_id, job_calendars.c.by_days)
+    may_reach = and_(ends_at > since - REACH, moves_days)
+    return versions.where(or_(ends_at.is_(None), ends_at > since, _V.version >= jobs.c.planned_version, may_reach))
 
 
 def _gone_before(since: Instant) -> ColumnElement[bool]:

@@ -252,6 +252,21 @@ def test_jobs_are_read_as_their_calendars_leave_them(bed: StoreBed) -> None:
             assert definition_of(shown) == definition_of(job)
 
 
+def test_of_a_job_that_moves_days_versions_that_ended_are_read_too(bed: StoreBed) -> None:
+    """What an older version fired for a day is known after a takeover: the newer one moves it nowhere."""
+    lease = bed.lead()
+    put(bed, "de", XMAS)
+    daily = {"kind": "cron", "expr": "0 9 * * *", "timezone": "Europe/Berlin"}
+    moved = {"exclude": ["de"], "when_excluded": "next_day"}
+    for job_id, calendars in (("moves", moved), ("skips", {"exclude": ["de"]})):
+        bed.planned_job(lease, job_id, schedule=daily, calendars=calendars)
+        edited, _ = bed.jobs.replace(a_job(job_id, schedule=daily, calendars=calendars, queue="other"), None)
+        bed.leader.create_runs(lease, CreateRuns((), lease.now, planned=((job_id, edited.version),)))
+    found = {one.job_id: one for one in bed.leader.job_histories(edited.effective_from + 1)}
+    assert [job.version for job in found["moves"].versions] == [1, 2]
+    assert [job.version for job in found["skips"].versions] == [2]
+
+
 def test_a_set_of_jobs_is_planned_and_applied_with_its_calendars(sql_stores: StoreBed) -> None:
     assert sql_stores.database is not None
     sets, wanted = SqlJobSets(sql_stores.database), JobSet("file", (a_job("a", calendars={"exclude": ["de"]}),))

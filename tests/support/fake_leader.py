@@ -11,6 +11,7 @@ from itinerary.protocol.limits import LimitUse
 from scheduler_service.core.attempts import Attempt
 from scheduler_service.core.balancing.placements import MovedBefore, PlaceJobs, Placement, placed
 from scheduler_service.core.balancing.rebalance_record import last_moved, record_body
+from scheduler_service.core.calendars.carrying import REACH
 from scheduler_service.core.controls import Controls
 from scheduler_service.core.leader.commands import (
     CANCELLED_RUNNING,
@@ -412,11 +413,13 @@ def _job_allows(tables: Tables, row: RunRow, now: Instant) -> bool:
 
 
 def _history(row: JobRow, since: Instant | None) -> JobHistory:
+    calendars = row.versions[-1].calendars
+    reach = REACH if calendars is not None and calendars.when_excluded != "skip" else 0
     ends = [version.effective_from for version in row.versions[1:]]
     kept = [
         version
         for version, end in zip(row.versions, [*ends, None], strict=True)
-        if since is None or end is None or end > since or version.version >= row.planned_version
+        if since is None or end is None or end > since - reach or version.version >= row.planned_version
     ]
     return JobHistory(tuple(kept), row.planned_version)
 
