@@ -1,5 +1,6 @@
 """The answers of the API as typed objects: each field of `/openapi.json`, times as aware datetimes in UTC."""
 
+from itinerary.client.results.calendars import Calendar, CalendarDay, CalendarPreview, CalendarVersion, MovedJob
 from itinerary.client.results.jobs import (
     ClosedOccurrence,
     Job,
@@ -33,17 +34,12 @@ from itinerary.client.results.scheduler import (
     AuditEntry,
     AuditPage,
     Bounds,
-    Calendar,
-    CalendarDay,
-    CalendarPreview,
-    CalendarVersion,
     Distribution,
     Freeze,
     HourLoad,
     KeyUse,
     Limit,
     Moved,
-    MovedJob,
     Queue,
     Rate,
     Rebalance,

@@ -159,62 +159,6 @@ class Limit(Record):
 
 
 @dataclass(frozen=True, eq=False)
-class Calendar(Record):
-    """A calendar with its newest version, which holds from `effective_from` on for jobs that use it."""
-
-    calendar_id: str
-    timezone: str
-    rules: list[dict[str, Any]]
-    description: str
-    version: int
-    effective_from: datetime
-    known_until: str | None
-    created_at: datetime
-    updated_at: datetime
-
-
-@dataclass(frozen=True, eq=False)
-class CalendarDay(Record):
-    """A day of a calendar; `whole`: all of it."""
-
-    date: str
-    whole: bool
-    names: list[str]
-
-
-@dataclass(frozen=True, eq=False)
-class MovedJob(Record):
-    """The next times of a job, as they are and as they would be."""
-
-    job_id: str
-    before: list[datetime]
-    after: list[datetime]
-
-
-@dataclass(frozen=True, eq=False)
-class CalendarPreview(Record):
-    """The jobs that an edit would move, of the first `looked_at` that name the calendar; `more`: others name it too."""
-
-    jobs: list[MovedJob]
-    looked_at: int
-    more: bool
-
-
-@dataclass(frozen=True, eq=False)
-class CalendarVersion(Record):
-    """A version of a calendar, and who made it."""
-
-    version: int
-    timezone: str
-    rules: list[dict[str, Any]]
-    description: str
-    effective_from: datetime
-    known_until: str | None
-    created_at: datetime
-    actor: str
-
-
-@dataclass(frozen=True, eq=False)
 class Queue(Record):
     """A queue: `waiting` runs are due and not dispatched (at most 1,000 are counted), `pending` ones not started.
 
