@@ -65,7 +65,7 @@ def test_an_edit_is_previewed_by_the_times_of_its_jobs(api: TestClient) -> None:
     api.put("/api/v1/jobs/billing.close", json=JOB)
     api.put("/api/v1/jobs/other", json={**JOB, "calendars": None})
     same = api.post(f"{CALENDARS}/plant/preview", json=PLANT).json()
-    assert same == {"jobs": [], "looked_at": 1, "more": False}
+    assert same == {"jobs": [], "checked": 1, "more": False}
     never = {**PLANT, "rules": [{"from": "2000-01-01", "until": "2200-01-01"}]}
     (job,) = api.post(f"{CALENDARS}/plant/preview", json=never).json()["jobs"]
     assert (job["job_id"], len(job["before"]), job["after"]) == ("billing.close", 5, [])

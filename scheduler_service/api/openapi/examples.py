@@ -178,7 +178,7 @@ EXAMPLES: Final[dict[str, Any]] = {
         "jobs": [
             {"job_id": "billing.close", "before": ["2026-12-24T01:00:00Z"], "after": ["2026-12-28T01:00:00Z"]},
         ],
-        "looked_at": 12, "more": False,
+        "checked": 12, "more": False,
     },
     "CalendarJobs": {"items": ["billing.close"], "next_cursor": None},
     "CalendarDays": {

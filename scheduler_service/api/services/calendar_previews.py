@@ -30,7 +30,7 @@ def edit_preview(context: ApiContext, calendar_id: str, body: Mapping[str, Any])
         before, after = next_runs(job, now, _TIMES), next_runs(edited, now, _TIMES)
         if before != after:
             changed.append({"job_id": job.job_id, "before": before, "after": after})
-    return {"jobs": changed, "looked_at": min(len(ids), _MOST_JOBS), "more": len(ids) > _MOST_JOBS}
+    return {"jobs": changed, "checked": min(len(ids), _MOST_JOBS), "more": len(ids) > _MOST_JOBS}
 
 
 def _job(context: ApiContext, job_id: str) -> Job | None:

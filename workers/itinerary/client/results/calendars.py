@@ -42,10 +42,10 @@ class MovedJob(Record):
 
 @dataclass(frozen=True, eq=False)
 class CalendarPreview(Record):
-    """The jobs that an edit would move, of the first `looked_at` that name the calendar; `more`: others name it too."""
+    """The jobs that an edit would move, of the first `checked` that name the calendar; `more`: others name it too."""
 
     jobs: list[MovedJob]
-    looked_at: int
+    checked: int
     more: bool
 
 
