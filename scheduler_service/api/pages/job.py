@@ -27,9 +27,9 @@ from scheduler_service.api.services.held_jobs import freezes_of
 from scheduler_service.api.services.previews import job_preview, next_runs
 from scheduler_service.core.audit import Caller
 from scheduler_service.core.balancing.balancer import needs_place
+from scheduler_service.core.contract.job_words import job_sentence
 from scheduler_service.core.explain.explanation import Explanation
 from scheduler_service.core.model import Job, Overlap
-from scheduler_service.core.schedules.describe import describe
 from scheduler_service.ports.stores import RunFilter
 
 _NEXT: Final = 10
@@ -241,4 +241,4 @@ def _none_coming(job: Job) -> str:
         return "It is paused indefinitely: resume it to let it run again."
     if needs_place(job):
         return "The leader is about to place it."
-    return f"Never again: {describe(job.schedule)}."
+    return f"Never again: {job_sentence(job)}."

@@ -24,8 +24,8 @@ from scheduler_service.api.services.previews import next_runs
 from scheduler_service.core.audit import Caller
 from scheduler_service.core.balancing.balancer import needs_place
 from scheduler_service.core.contract.fields import read_text
+from scheduler_service.core.contract.job_words import job_sentence
 from scheduler_service.core.model import Job
-from scheduler_service.core.schedules.describe import describe
 from scheduler_service.ports.history import Outcome, Total
 from scheduler_service.ports.stores import JobFilter, Page
 
@@ -167,7 +167,7 @@ def job_lines(context: ApiContext, jobs: Sequence[Job]) -> list[JobLine]:
 def _line(job: Job, newest_first: Sequence[Outcome], now: Instant) -> JobLine:
     found = next_runs(job, now, 1)
     return JobLine(
-        job.job_id, job.title, job.task, job.tags, describe(job.schedule),
+        job.job_id, job.title, job.task, job.tags, job_sentence(job),
         moment(parse_instant(found[0]), now) if found else None,
         "being placed" if needs_place(job) else "never again", job.paused, job.pause_reason,
         last_run(newest_first, now), spark(newest_first, _SPARK),

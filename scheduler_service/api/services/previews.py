@@ -10,6 +10,7 @@ from itinerary.protocol.identity import check_job_id
 from itinerary.protocol.instants import Instant, format_instant, parse_instant
 from scheduler_service.core.contract.calendar_marks import left_out_body, stands_for
 from scheduler_service.core.contract.job_warnings import END_OF_TIME, NEVER, is_to_come, job_warnings
+from scheduler_service.core.contract.job_words import job_sentence
 from scheduler_service.core.contract.unknown_fields import note
 from scheduler_service.core.model import Job
 from scheduler_service.core.schedules.closed import FURTHEST
@@ -46,7 +47,7 @@ def warnings_of(job: Job, now: Instant) -> tuple[str, ...]:
 def job_preview(job: Job, after: Instant, count: int) -> dict[str, Any]:
     """Preview the job's occurrences strictly after an instant, within its bounds, paused or not."""
     parsed = ParsedSchedule(job.schedule, job.schedule_spec, warnings_of(job, after))
-    return _body(parsed, after, count, job.start_at, job.end_at)
+    return {**_body(parsed, after, count, job.start_at, job.end_at), "text": job_sentence(job)}
 
 
 def read_and_preview(body: Mapping[str, Any], now: Instant) -> dict[str, Any]:
