@@ -146,3 +146,14 @@ def test_a_job_to_which_its_calendars_leave_nothing_is_refused_once_it_changes(a
     planned = api.post("/api/v1/jobs/apply", json={"source": "s", "jobs": [{"job_id": "a", **job}], "dry_run": True})
     assert planned.status_code == 422, planned.text
     assert planned.json()["errors"][0]["loc"] == ["jobs", "0", "calendars"]
+
+
+def test_a_backfill_goes_by_the_present_calendars_and_says_so(api: TestClient) -> None:
+    rules = [{"from": "2020-03-02", "until": "2020-03-03", "name": "closed"}]
+    assert api.put(f"{CALENDARS}/free", json={"rules": rules}).status_code == 200
+    job = {"task": "t", "schedule": {"kind": "cron", "expr": "0 9 * * *"}, "calendars": {"exclude": ["free"]}}
+    assert api.put("/api/v1/jobs/daily", json=job).status_code == 201
+    body = {"from": "2020-03-01T00:00:00Z", "to": "2020-03-06T00:00:00Z", "dry_run": True}
+    plan = api.post("/api/v1/jobs/daily/backfill", json=body).json()
+    assert plan["first"] == [f"2020-03-0{day}T09:00:00Z" for day in (1, 4, 5)]
+    assert plan["warnings"][0].startswith("its days are those that its calendars (free) leave it now")

@@ -219,6 +219,20 @@ def _warnings(plan: Backfill) -> list[str]:
         following = next_after(job.schedule, window.start, start_at=job.start_at, end_at=job.end_at)
         after = "" if following is None or following >= UNPLACED else f"; the first one is {format_instant(following)}"
         return [f"the job's schedule has no occurrence in this window{after}"]
+    return [*_of_calendars(job), *_of_overlap(plan)]
+
+
+def _of_calendars(job: Job) -> list[str]:
+    if job.calendars is None:
+        return []
+    named = ", ".join(job.calendars.ids)
+    return [
+        f"its days are those that its calendars ({named}) leave it now: one that they closed then counts as not run"
+    ]
+
+
+def _of_overlap(plan: Backfill) -> list[str]:
+    job = plan.job
     meanwhile = _MEANWHILE.get(job.overlap)
     if not plan.wanted or job.paused or meanwhile is None:
         return []
