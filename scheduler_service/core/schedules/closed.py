@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+_NONE: Final = np.empty(0, dtype=np.int64)
 FURTHEST: Final[Duration] = 5 * 366 * DAY
 """A search for the next occurrence ends after so long without one."""
 _FIRST_STEP: Final[Duration] = HOUR
@@ -124,7 +125,7 @@ def open_from(schedule: ClosedSchedule, low: Instant, stepped: _From, parts: _Pa
             at = opens
             continue
         stop = min(found + step, end)
-        candidates = np.concatenate([*parts(schedule.fires, found, stop)])
+        candidates = np.concatenate([*parts(schedule.fires, found, stop), _NONE])
         kept = schedule.kept(candidates)
         yield from (int(instant) for instant in kept)
         if kept.size:
@@ -139,7 +140,7 @@ def last_open(schedule: ClosedSchedule, start: Instant, end: Instant, latest: _L
     step = _FIRST_STEP
     while (found := latest(schedule.fires, start, end)) is not None and (newest is None or found > newest):
         low = max(start, found + 1 - step)
-        candidates = np.concatenate([*parts(schedule.fires, low, found + 1)])
+        candidates = np.concatenate([*parts(schedule.fires, low, found + 1), _NONE])
         kept = schedule.kept(candidates)
         if kept.size:
             return int(kept[-1]) if newest is None else max(newest, int(kept[-1]))

@@ -141,6 +141,13 @@ def test_a_moved_day_meets_the_day_that_is_meant_itself(when: Any) -> None:
     assert [text[5:10] for text in texts(found)] == ["11-28", "11-30", "12-01"], "equal instants are one run"
 
 
+@pytest.mark.parametrize(("when", "expected"), [("next_day", "11-30"), ("previous_day", "11-28"), ("skip", "")])
+def test_a_closed_day_moves_to_the_open_one_next_to_it(when: Any, expected: str) -> None:
+    job = closed_by(cron("0 9 29 11 *"), {"h": HOLIDAY}, when_excluded=when)
+    found = texts(occurrences(job, SUNDAY - 9 * DAY, SUNDAY + 9 * DAY))
+    assert "".join(text[5:10] for text in found) == expected
+
+
 @pytest.mark.parametrize(("length", "moves"), [(31, True), (32, False)])
 def test_a_day_moves_by_31_days_at_most(length: int, moves: bool) -> None:
     first = 20_786
