@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
-from itinerary.protocol.instants import MICROSECOND, SECOND, Instant
+from itinerary.protocol.instants import DAY, MICROSECOND, SECOND, Instant
 from scheduler_service.core.calendars.model import Compiled
 
 _EPOCH: Final = date(1970, 1, 1)
@@ -38,9 +38,11 @@ def _marks(compiled: Compiled, first: int, last: int) -> Iterator[tuple[int, str
     for days in compiled.days:
         yield from ((day, days.name, True) for day in range(max(first, days.first), min(last, days.last) + 1))
     zone = ZoneInfo(compiled.timezone)
+    low, high = (first - 2) * DAY, (last + 3) * DAY  # beyond, an instant may have no date at all
     for span in compiled.spans:
-        begin, end = _local_day(span.start, zone), _local_day(span.end - MICROSECOND, zone)
-        yield from ((day, span.name, False) for day in range(max(first, begin), min(last, end) + 1))
+        if low < span.end and span.start < high:
+            begin, end = _local_day(max(low, span.start), zone), _local_day(min(high, span.end) - MICROSECOND, zone)
+            yield from ((day, span.name, False) for day in range(max(first, begin), min(last, end) + 1))
     of_weekdays = [{*_of_weekday(compiled, weekday)} for weekday in range(7)]
     for day in range(first, last + 1):
         yield from ((day, name, is_whole) for name, is_whole in sorted(of_weekdays[(day + _THURSDAY) % 7]))
