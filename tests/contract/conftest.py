@@ -1,6 +1,10 @@
 """The store contract runs on each kind of store."""
 
+import shutil
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from sqlalchemy import delete, make_url, text
@@ -44,11 +48,23 @@ def emptied_postgres_url(emptied_postgres: tuple[str, StoreBed], postgres_stores
     return emptied_postgres[0]
 
 
+@pytest.fixture(scope="session")
+def one_sqlite(_sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, StoreBed]]:
+    """One SQLite database for all tests: its stores need not compile each statement again for each test."""
+    path = tmp_path_factory.mktemp("contract") / "itinerary.db"
+    shutil.copy(_sqlite_template, path)
+    with sql_bed(f"sqlite:///{path}") as bed:
+        yield path, bed
+
+
 @pytest.fixture
-def sqlite_stores(sqlite_url: str) -> Iterator[StoreBed]:
-    """A set of empty stores on SQLite."""
-    with sql_bed(sqlite_url) as bed:
-        yield bed
+def sqlite_stores(one_sqlite: tuple[Path, StoreBed], _sqlite_template: Path) -> Iterator[StoreBed]:
+    """A set of empty stores on SQLite: the file as it was migrated, whatever the test before did to it."""
+    path, bed = one_sqlite
+    with closing(sqlite3.connect(_sqlite_template)) as migrated, closing(sqlite3.connect(path, timeout=20)) as used:
+        migrated.backup(used)
+    yield bed
+    bed.close_beside()
 
 
 @pytest.fixture

@@ -120,22 +120,23 @@ def test_a_locked_sqlite_file_is_unavailable_in_bounded_time(sqlite_url: str) ->
         touch(database)
 
 
-def test_a_full_sqlite_disk_is_unavailable_and_leaves_everything_as_it_was(sqlite_stores: StoreBed) -> None:
-    lease = sqlite_stores.lead()
-    assert sqlite_stores.database is not None
-    (before,) = sqlite_stores.make(lease, one_off(lease.now))
-    with sqlite_stores.database.read() as connection:
-        raw = connection.connection.dbapi_connection
-        assert raw is not None
-        pages = raw.execute("PRAGMA page_count").fetchone()[0]
-        raw.execute(f"PRAGMA max_page_count = {pages + 2}")
-    many = tuple(one_off(lease.now, args=["x" * 5_000]) for _ in range(200))
-    with pytest.raises(StoreUnavailable, match="full"):
-        sqlite_stores.leader.create_runs(lease, CreateRuns(many, cursor=lease.now + 5))
-    asked = [before.run_id, *(run.run_id for run in many)]
-    assert [run.run_id for run in sqlite_stores.leader.read_runs(asked)] == [before.run_id]
-    assert sqlite_stores.leader.cursor(lease).materialised_until == lease.now
-    assert sqlite_stores.leader.dispatch_runs(lease, [release(before)], lease.now).dispatched
+def test_a_full_sqlite_disk_is_unavailable_and_leaves_everything_as_it_was(sqlite_url: str) -> None:
+    with sql_bed(sqlite_url) as stores:  # of its own: it stays full
+        lease = stores.lead()
+        assert stores.database is not None
+        (before,) = stores.make(lease, one_off(lease.now))
+        with stores.database.read() as connection:
+            raw = connection.connection.dbapi_connection
+            assert raw is not None
+            pages = raw.execute("PRAGMA page_count").fetchone()[0]
+            raw.execute(f"PRAGMA max_page_count = {pages + 2}")
+        many = tuple(one_off(lease.now, args=["x" * 5_000]) for _ in range(200))
+        with pytest.raises(StoreUnavailable, match="full"):
+            stores.leader.create_runs(lease, CreateRuns(many, cursor=lease.now + 5))
+        asked = [before.run_id, *(run.run_id for run in many)]
+        assert [run.run_id for run in stores.leader.read_runs(asked)] == [before.run_id]
+        assert stores.leader.cursor(lease).materialised_until == lease.now
+        assert stores.leader.dispatch_runs(lease, [release(before)], lease.now).dispatched
 
 
 def test_sqlite_writes_are_synced_to_the_disk_before_they_are_acknowledged(sqlite_stores: StoreBed) -> None:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from sqlalchemy import event
@@ -170,8 +171,13 @@ def test_a_prune_asks_once_which_limits_have_something_to_prune(sql_stores: Stor
         rows = [{"limit_name": name, "limit_key": "", "at": lease.now, "count": 1} for name in names]
         connection.execute(limit_starts.insert(), [*rows, rows[0] | {"at": lease.now - HOUR}])
     asked: list[str] = []
-    event.listen(database.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
+
+    def note(*given: Any) -> None:
+        asked.append(given[2])
+
+    event.listen(database.engine, "before_cursor_execute", note)
     bed.leader.prune_starts(lease, dict.fromkeys(names, MINUTE), lease.now)
+    event.remove(database.engine, "before_cursor_execute", note)
     of_starts = [statement for statement in asked if "limit_starts" in statement]
     assert len(of_starts) <= 3, of_starts
     assert len(bed.leader.starts()) == 40
