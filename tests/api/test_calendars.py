@@ -120,7 +120,7 @@ def test_previews_and_explanations_name_the_calendar_and_its_rule(api: TestClien
         assert api.put(f"{jobs}/{job_id}", json=body).status_code == 201
     monday = {"from": "2035-06-01T12:00:00Z", "count": "1"}  # a Friday
     (skips, moves) = (api.get(f"{jobs}/{job_id}/preview", params=monday).json() for job_id in ("skips", "moves"))
-    assert skips["text"].endswith("(Europe/Berlin), except in calendar free")
+    assert skips["text"].endswith("(Europe/Berlin), except in free")
     assert [one["local"] for one in skips["occurrences"]] == ["2035-06-04T09:00:00"]
     assert [(one["local"], one["because"], one["moved_to"]) for one in skips["left_out"]] == [
         ("2035-06-02T09:00:00", "in calendar free (weekend)", None),

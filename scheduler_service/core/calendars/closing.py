@@ -8,7 +8,6 @@ from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.calendars.model import Compiled, JobCalendars
 from scheduler_service.core.calendars.times import CalendarTimes, ClosedDays, ClosedTimes
-from scheduler_service.core.calendars.words import calendar_text
 from scheduler_service.core.calendars.workdays import Workdays, counts_workdays
 from scheduler_service.core.model import Job
 from scheduler_service.core.schedules.days import CalendarDays, DayPattern
@@ -53,11 +52,6 @@ class Applied:
 
     calendars: JobCalendars
     compiled: Mapping[str, Compiled]
-
-    @property
-    def text(self) -> str:
-        """The end of the sentence that describes the schedule."""
-        return calendar_text(self.calendars)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

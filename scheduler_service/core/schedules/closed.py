@@ -41,20 +41,12 @@ class Times(Protocol):
         """Return whether all of [start, end) is in the set, or nothing of it; None where neither is sure."""
 
 
-class Closer(Protocol):
-    """The calendars that close a schedule, for people."""
-
-    @property
-    def text(self) -> str:
-        """The end of the sentence that describes the schedule."""
-
-
 @dataclass(frozen=True, eq=False)
 class ClosedSchedule:
     """The occurrences of `fires` outside the closed times, without those of `never`, and with those of `also`.
 
-    `own` is the schedule as the job says it; `fires` is the same, or has its days moved; `by` closes it. Equal only to
-    itself.
+    `own` is the schedule as the job says it; `fires` is the same, or has its days moved; `by` is what core.calendars
+    explains it by. Equal only to itself.
     """
 
     own: "OwnSchedule"
@@ -62,7 +54,7 @@ class ClosedSchedule:
     times: Times | None = None
     also: tuple[Instant, ...] = ()
     never: tuple[Instant, ...] = ()
-    by: "Closer | None" = None
+    by: object = None
 
     def placed(self, own: "OwnSchedule") -> "ClosedSchedule":
         """Return the same closed times around another schedule of the job, such as one in another place."""

@@ -73,7 +73,7 @@ def describe(schedule: Schedule) -> str:
             first, *others = map(describe, schedule.of)
             return "; ".join([first, *(f"or {text[0].lower()}{text[1:]}" for text in others)])
         case ClosedSchedule():
-            return f"{describe(schedule.own)}{schedule.by.text if schedule.by else ''}"
+            return describe(schedule.own)
         case _:
             assert_never(schedule)
 

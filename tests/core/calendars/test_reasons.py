@@ -11,7 +11,6 @@ from scheduler_service.core.calendars.closing import Applied, closed_by
 from scheduler_service.core.calendars.model import Compiled, JobCalendars, NamedDays, NamedSpan, Weekly
 from scheduler_service.core.calendars.reasons import LeftOut, Reason, closed_at, left_out, moved_from
 from scheduler_service.core.explain.explanation import Verdict
-from scheduler_service.core.schedules.describe import describe
 from scheduler_service.core.schedules.schedule import occurrences
 from tests.support.calendar_model import is_closed, random_calendar, random_calendars
 from tests.support.explained import asked, facts, run, version, words
@@ -52,19 +51,6 @@ def test_what_moves_is_marked_with_the_day_it_moves_to_and_what_it_meets_with_th
         (0, "in calendar free (Bridge day)"), (1, "in calendar free (Weekend)"), (2, "in calendar free (Weekend)"),
     ]  # fmt: skip
     assert moved_from(schedule, (FRIDAY + 4) * DAY + 9 * HOUR) == []
-
-
-def test_the_words_name_the_calendars() -> None:
-    own = cron("0 9 * * *")
-    for calendars, end in (
-        (JobCalendars(("free",)), ", except in calendar free"),
-        (JobCalendars((), ("free", "busy")), ", only in calendars free or busy"),
-        (
-            JobCalendars(("free",), (), "previous_day"),
-            ", except on days of calendar free, a day that is closed moves to the previous open one",
-        ),
-    ):
-        assert describe(closed_by(own, calendars, OF)) == f"{describe(own)}{end}"
 
 
 def explained(when: str, calendars: dict[str, Any], of: dict[str, Compiled] = OF, **known: Any) -> tuple[Verdict, str]:
