@@ -1,12 +1,14 @@
 """The parts that every route works with, built once and handed down."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
+from itinerary.protocol.errors import NotFound
 from itinerary.protocol.instants import Instant
 from scheduler_service.api.http.logins import FailedLogins
 from scheduler_service.api.http.problems import unavailable
@@ -16,6 +18,7 @@ from scheduler_service.api.services.limited_reads import LimitedLeader, limited_
 from scheduler_service.bootstrap.parts import Stores
 from scheduler_service.config.settings import Settings
 from scheduler_service.core.audit import Caller
+from scheduler_service.core.calendars.model import Compiled
 
 
 def system_clock() -> Instant:
@@ -38,6 +41,14 @@ class ApiContext:
         """Return the leader's answer; Problem 503 at once if nobody leads, after a second if it does not answer."""
         self.require_leader()
         return self.leader.ask(what)
+
+    def calendar_sets(self, calendar_ids: Sequence[str]) -> dict[str, Compiled]:
+        """Return the newest sets of these calendars; ids that are not there are left out."""
+        sets = {}
+        for calendar_id in calendar_ids:
+            with suppress(NotFound):
+                sets[calendar_id] = self.stores.calendar_store.get(calendar_id).content.compiled
+        return sets
 
     def require_leader(self) -> None:
         """Raise Problem 503 if nobody leads."""

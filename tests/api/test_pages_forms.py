@@ -244,6 +244,25 @@ def test_a_job_names_calendars_by_fields_of_their_own(api: TestClient) -> None:
     assert api.get("/api/v1/jobs/made.here").json()["calendars"] is None
 
 
+def test_the_preview_is_of_the_schedule_as_its_calendars_leave_it(api: TestClient) -> None:
+    api.put("/api/v1/calendars/rest", json={"rules": [{"weekly": [{"days": "sat,sun"}], "name": "Weekend"}]})
+    asked = {"schedule": {"kind": "cron", "expr": "0 9 * * *"}, "from": "2026-12-04T12:00:00Z", "count": 2}
+    closed = api.post("/api/v1/preview", json={**asked, "calendars": {"exclude": ["rest"]}}).json()
+    assert [item["at"] for item in closed["occurrences"]] == ["2026-12-07T09:00:00Z", "2026-12-08T09:00:00Z"]
+    assert [item["at"] for item in closed["left_out"]] == ["2026-12-05T09:00:00Z", "2026-12-06T09:00:00Z"]
+    refused = api.post("/api/v1/preview", json={**asked, "calendars": {"exclude": ["gone"]}, "count": 0})
+    assert [error["loc"] for error in refused.json()["errors"]] == [["count"]]
+    refused = api.post("/api/v1/preview", json={**asked, "calendars": {"exclude": ["gone"]}})
+    assert [error["loc"] for error in refused.json()["errors"]] == [["calendars", "exclude", "0"]]
+
+    typed = {"kind": "cron", "cron.expr": "0 9 * * *", "calendars.exclude": "rest"}
+    part = html.unescape(api.post("/parts/preview", data=typed).text)
+    assert part.count("no runs, left out by calendars</title>") == part.count('class="left-out"') > 100
+    assert "left out: " in part
+    wrong = api.post("/parts/preview", data={**typed, "calendars.exclude": "gone"}).text
+    assert "Not in: No calendar has this id" in wrong
+
+
 def test_the_preview_shows_the_next_ten_and_what_the_clocks_do(api: TestClient) -> None:
     fields = {"kind": "cron", "cron.expr": "30 2 28 3 *", "cron.timezone": "Europe/Berlin"}
     part = api.post("/parts/preview", data=fields).text

@@ -154,6 +154,7 @@ class PreviewIn(Strict):
     start: Time | None = Field(None, alias="from")
     count: int | None = Field(None, ge=1, le=1000)
     job_id: JobId | None = None
+    calendars: calendar_uses.JobCalendars | None = None
 
 
 @requested("task", only=RUN_FIELDS)

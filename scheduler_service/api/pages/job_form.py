@@ -15,7 +15,7 @@ from itinerary.protocol.instants import parse_instant
 from itinerary.protocol.redaction import redacted, unmasked
 from scheduler_service.api.context import Context
 from scheduler_service.api.http.auth import Who, require_operator_page
-from scheduler_service.api.pages.calendar_fields import WHEN_EXCLUDED
+from scheduler_service.api.pages.calendar_fields import WHEN_EXCLUDED, calendars_of
 from scheduler_service.api.pages.csrf import Form, FormBody
 from scheduler_service.api.pages.job_fields import (
     BLANK,
@@ -37,10 +37,10 @@ from scheduler_service.api.pages.templating import part
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, sentence, wrong_of
 from scheduler_service.api.pages.year import year_picture
 from scheduler_service.api.routes.jobs import create_job, known_job, put_job
-from scheduler_service.api.services.previews import read_and_preview
+from scheduler_service.api.services.previews import preview_of, read_preview
 from scheduler_service.core.contract.job_json import known_definition, read_job
 from scheduler_service.core.model import Job
-from scheduler_service.core.schedules.schedule import SOLAR_EVENTS, parse_schedule
+from scheduler_service.core.schedules.schedule import SOLAR_EVENTS
 from scheduler_service.core.schedules.spec_reading import WEEKDAYS
 
 _CHOICES: Final[dict[str, Any]] = {
@@ -101,15 +101,15 @@ def preview(context: Context, form: FormBody) -> Response:
     now = context.clock()
     job_id = form.one("job_id")
     try:
-        asked: dict[str, Any] = {"schedule": schedule_of(form)}
+        asked: dict[str, Any] = {"schedule": schedule_of(form), "calendars": calendars_of(form)}
         asked |= {"job_id": job_id} if JOB_ID.fullmatch(job_id) else {}
-        found = read_and_preview(asked, now)
+        parsed, after, count = read_preview(asked, now, context.calendar_sets)
     except (BadValue, BadValues) as exc:
         errors = exc.errors if isinstance(exc, BadValues) else [exc]
         return part("_preview.html", errors=_named(errors, form), found=None, times=[], year=None)
+    found = preview_of(parsed, after, count)
     times = [(moment(parse_instant(item["at"]), now), item) for item in found["occurrences"]]
-    schedule = parse_schedule(asked["schedule"], job_id=asked.get("job_id", ""), created_at=now).schedule
-    return part("_preview.html", errors=[], found=found, times=times, year=year_picture(schedule, now))
+    return part("_preview.html", errors=[], found=found, times=times, year=year_picture(parsed.schedule, now))
 
 
 def _named(errors: Sequence[BadValue], form: Form) -> list[str]:

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Final
 
 from itinerary.protocol.instants import SECOND, Instant
-from scheduler_service.core.schedules.kinds import Schedule, zone_of
+from scheduler_service.core.schedules.schedule import Schedule, own_schedule, zone_of
 from scheduler_service.core.schedules.stepping import counts_between
 from scheduler_service.core.schedules.zones import DAY_SECONDS, first_instant_from, offset_at
 
@@ -20,11 +20,12 @@ _EPOCH: Final = date(1970, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class DaySquare:
-    """One day: its column and line, its colour from 0 for none, and the words for it."""
+    """One day: its column and line, its colour from 0 for none, whether calendars leave it out, and its text."""
 
     column: int
     line: int
     level: int
+    is_left_out: bool
     text: str
 
 
@@ -49,11 +50,13 @@ def year_picture(schedule: Schedule, now: Instant) -> YearPicture | None:
     counts = counts_between(schedule, [now + 1, *edges[1:]], _MOST_RUNS)
     if counts is None:
         return None
+    own = own_schedule(schedule)
+    meant = counts if own is schedule else counts_between(own, [now + 1, *edges[1:]], _MOST_RUNS) or counts
     dates = [_EPOCH + timedelta(number) for number in numbers]
     some = sorted({found for found in counts if found})
     days = [
-        DaySquare(*_place(number - monday), _level(found, some), _text(day, found))
-        for number, day, found in zip(numbers, dates, counts, strict=True)
+        DaySquare(*_place(number - monday), _level(found, some), found == 0 < own_found, _text(day, found, own_found))
+        for number, day, found, own_found in zip(numbers, dates, counts, meant, strict=True)
     ]
     firsts = [next(same) for _, same in groupby(zip(numbers, dates, strict=True), key=_month)]
     months = [(f"{day:%b}", *_place(number - (number + 3) % 7 - monday)) for number, day in firsts[1:]]
@@ -78,8 +81,9 @@ def _level(found: int, some: list[int]) -> int:
     return 3 if low == high else 1 + _LEVELS * (found - low) // (high - low)
 
 
-def _text(day: date, found: int) -> str:
-    return f"{day:%a} {day.day} {day:%b %Y}: {found or 'no'} {'run' if found == 1 else 'runs'}"
+def _text(day: date, found: int, meant: int) -> str:
+    left_out = ", left out by calendars" if found == 0 < meant else ""
+    return f"{day:%a} {day.day} {day:%b %Y}: {found or 'no'} {'run' if found == 1 else 'runs'}{left_out}"
 
 
 def _summary(counts: list[int]) -> str:

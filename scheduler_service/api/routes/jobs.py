@@ -249,7 +249,7 @@ def preview_job(context: Context, job_id: str, count: Count = 10, after: From = 
 )  # fmt: skip
 def preview(context: Context, body: JsonObject) -> Response:
     """Preview the next occurrences of a schedule that is not saved."""
-    return JSONResponse(read_and_preview(body, context.clock()))
+    return JSONResponse(read_and_preview(body, context.clock(), context.calendar_sets))
 
 
 def _job_answer(context: ApiContext, job: Job, status: int = 200) -> Response:

@@ -1,6 +1,6 @@
 """Previews: the next occurrences of a saved job, or of a schedule that is not saved, as JSON. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -8,8 +8,12 @@ from itinerary.protocol.errors import BadValue, BadValues
 from itinerary.protocol.field_types import read_object
 from itinerary.protocol.identity import check_job_id
 from itinerary.protocol.instants import Instant, format_instant, parse_instant
+from scheduler_service.core.calendars.closing import closed_by
+from scheduler_service.core.calendars.model import Compiled, JobCalendars
+from scheduler_service.core.contract.calendar_json import CALENDARS, misfits
 from scheduler_service.core.contract.calendar_marks import left_out_body, stands_for
-from scheduler_service.core.contract.job_warnings import END_OF_TIME, NEVER, is_to_come, job_warnings
+from scheduler_service.core.contract.calendar_uses import refuse_calendars
+from scheduler_service.core.contract.job_warnings import END_OF_TIME, NEVER, NONE_OPEN, is_to_come, job_warnings
 from scheduler_service.core.contract.job_words import job_sentence
 from scheduler_service.core.contract.unknown_fields import note
 from scheduler_service.core.model import Job
@@ -18,6 +22,7 @@ from scheduler_service.core.schedules.describe import describe
 from scheduler_service.core.schedules.preview import Occurrence, preview
 from scheduler_service.core.schedules.schedule import (
     UNPLACED,
+    ClosedSchedule,
     IntervalSchedule,
     ParsedSchedule,
     Schedule,
@@ -26,7 +31,9 @@ from scheduler_service.core.schedules.schedule import (
 )
 
 MAX_COUNT: Final = 1000
-_KEYS: Final = frozenset({"schedule", "from", "count", "job_id"})
+_KEYS: Final = frozenset({"schedule", "from", "count", "job_id", "calendars"})
+Sets = Callable[[Sequence[str]], Mapping[str, Compiled]]
+"""The present sets of the calendars with these ids."""
 
 
 def next_runs(job: Job, now: Instant, count: int = 5) -> list[str]:
@@ -50,8 +57,13 @@ def job_preview(job: Job, after: Instant, count: int) -> dict[str, Any]:
     return {**_body(parsed, after, count, job.start_at, job.end_at), "text": job_sentence(job)}
 
 
-def read_and_preview(body: Mapping[str, Any], now: Instant) -> dict[str, Any]:
+def read_and_preview(body: Mapping[str, Any], now: Instant, sets: Sets) -> dict[str, Any]:
     """Answer `POST /preview`; BadValues with every error."""
+    return preview_of(*read_preview(body, now, sets))
+
+
+def read_preview(body: Mapping[str, Any], now: Instant, sets: Sets) -> tuple[ParsedSchedule, Instant, int]:
+    """Return the schedule, as its calendars leave it, and which of its times are asked for."""
     errors = [BadValue(name, body[name], f"known are {', '.join(sorted(_KEYS))}") for name in sorted(set(body) - _KEYS)]
     after, count, job_id = now, 10, ""
     try:
@@ -60,13 +72,32 @@ def read_and_preview(body: Mapping[str, Any], now: Instant) -> dict[str, Any]:
         job_id = "" if body.get("job_id") is None else check_job_id(body["job_id"])
         spec = read_object(body.get("schedule"), "schedule")
         parsed = parse_schedule(spec, job_id=job_id, created_at=min(after, END_OF_TIME))
-        never = () if is_to_come(parsed.schedule, after) else (NEVER,)
+        if body.get("calendars") is not None:
+            calendars = CALENDARS.read(body["calendars"], "calendars")
+            parsed = replace(parsed, schedule=_closed(parsed.schedule, calendars, sets(calendars.ids)))
+        none_left = NONE_OPEN if isinstance(parsed.schedule, ClosedSchedule) else NEVER
+        never = () if is_to_come(parsed.schedule, after) else (none_left,)
         parsed = replace(parsed, warnings=parsed.warnings + _placing_note(parsed.schedule) + never)
     except BadValue as exc:
         raise BadValues([*errors, exc]) from exc
+    except BadValues as exc:
+        raise BadValues([*errors, *exc.errors]) from exc
     if errors:
         raise BadValues(errors)
+    return parsed, after, count
+
+
+def preview_of(parsed: ParsedSchedule, after: Instant, count: int) -> dict[str, Any]:
+    """Return the preview of a schedule that is not saved, as JSON."""
     return _body(parsed, after, count, None, None)
+
+
+def _closed(schedule: Schedule, calendars: JobCalendars, known: Mapping[str, Compiled]) -> Schedule:
+    """Return the schedule as these calendars leave it; BadValues for those that it cannot have."""
+    refuse_calendars([("", Job(job_id="", task="", schedule=schedule, schedule_spec={}, calendars=calendars))], known)
+    if errors := misfits(calendars, schedule):
+        raise BadValues(errors)
+    return closed_by(schedule, calendars, known)
 
 
 def _placing_note(schedule: Schedule) -> tuple[str, ...]:

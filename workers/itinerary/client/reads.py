@@ -238,9 +238,15 @@ class Reads:
             )
         )
 
-    def preview(self, schedule: Mapping[str, Any], count: int = 10, start: Moment | None = None) -> Preview:
-        """The next `count` occurrences of a schedule that is not saved."""
-        wanted = given(schedule=schedule, count=count, **{"from": moment_text(start, "start")})
+    def preview(
+        self,
+        schedule: Mapping[str, Any],
+        count: int = 10,
+        start: Moment | None = None,
+        calendars: Mapping[str, Any] | None = None,
+    ) -> Preview:
+        """The next `count` occurrences of a schedule that is not saved, as these `calendars` of a job leave it."""
+        wanted = given(schedule=schedule, count=count, calendars=calendars, **{"from": moment_text(start, "start")})
         return Preview.of(self._api.object("POST", "/preview", again=True, json=wanted))
 
 
