@@ -13,23 +13,31 @@ from typing import Any, Final
 
 from itinerary.protocol.errors import BadValue
 from scheduler_service.core.calendars.holiday_rules import holiday_years, holidays_of
-from scheduler_service.core.calendars.ics import IcsError, IcsEvents, ics_window, read_ics
+from scheduler_service.core.calendars.ics import IcsError, ics_window, read_ics
 
 _MEMORY_BYTES: Final = 1024 * 1024 * 1024
 
 
-def answer(asked: dict[str, Any]) -> dict[str, Any]:
-    """Return the days and spans of one rule, or the field that is wrong and why."""
-    today = asked["today"]
+def answers(asked: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the answer of a file, or of each pair of country and subdivision, in their order."""
+    if "ics" in asked:
+        return [_of_file(asked)]
+    years = holiday_years(asked["today"])
+    return [_of_country(country, subdivision, years) for country, subdivision in asked["holidays"]]
+
+
+def _of_country(country: Any, subdivision: Any, years: range) -> dict[str, Any]:
     try:
-        if "ics" in asked:
-            start, end = ics_window(today)
-            found = read_ics(base64.b64decode(asked["ics"]), zone=asked["zone"], start=start, end=end)
-        else:
-            days = holidays_of(asked["holidays"], asked["subdivision"], holiday_years(today))
-            found = IcsEvents(tuple(days), ())
+        return {"days": holidays_of(country, subdivision, years), "spans": ()}
     except BadValue as exc:
         return {"field": exc.field, "wrong": exc.allowed}
+
+
+def _of_file(asked: dict[str, Any]) -> dict[str, Any]:
+    """Return the days and spans of a file, or the field that is wrong and why."""
+    start, end = ics_window(asked["today"])
+    try:
+        found = read_ics(base64.b64decode(asked["ics"]), zone=asked["zone"], start=start, end=end)
     except IcsError as exc:
         return {"field": "ics", "wrong": str(exc)}
     except MemoryError:
@@ -46,4 +54,4 @@ def _limit(cpu_seconds: int) -> None:
 if __name__ == "__main__":
     question = json.load(sys.stdin)
     _limit(question["cpu_seconds"])
-    json.dump(answer(question), sys.stdout)
+    json.dump(answers(question), sys.stdout)

@@ -46,15 +46,10 @@ def expand(body: Mapping[str, object], known: Mapping[str, StoredFeed], now: Ins
     rules = written_out_elsewhere(definition)
     feeds, errors = _saved_feeds(rules, known, now, reach)
     today = today_in(definition.timezone, now)
-    found: dict[int, IcsEvents] = {}
-    for place, rule in rules.items():
-        if _url(rule) is None or _url(rule) in feeds:
-            try:
-                found[place] = _written_out(rule, feeds, definition.timezone, today)
-            except BadValue as exc:
-                errors.append(exc.under(f"rules.{place}"))
-    if errors:
-        raise BadValues(errors)
+    fetched = {place: rule for place, rule in rules.items() if _url(rule) is None or _url(rule) in feeds}
+    found, wrong = _written_out(fetched, feeds, definition.timezone, today)
+    if errors or wrong:
+        raise BadValues([*errors, *wrong])
     content = CalendarContent(definition.to_json(), compile_rules(definition, today, found))
     own = (StoredFeed(OWN, fetched_at=now, good_at=now),) if rules else ()
     return Expanded(content, (*own, *feeds.values()))
@@ -145,16 +140,32 @@ def _extended(
     definition: CalendarDefinition, rules: Mapping[int, Rule], feeds: Mapping[str, StoredFeed],
     before: CalendarContent, today: int,
 ) -> CalendarContent:  # fmt: skip
-    found = {place: _written_out(rule, feeds, definition.timezone, today) for place, rule in rules.items()}
+    found, wrong = _written_out(rules, feeds, definition.timezone, today)
+    if wrong:
+        raise wrong[0]
     compiled = compile_rules(definition, today, found)
     return replace(before, compiled=compiled) if differs(before.compiled, compiled, today) else before
 
 
-def _written_out(rule: Rule, feeds: Mapping[str, StoredFeed], timezone: str, today: int) -> IcsEvents:
-    if "holidays" in rule:
-        return holidays_written_out(rule["holidays"], rule.get("subdivision"), today)
+def _written_out(
+    rules: Mapping[int, Rule], feeds: Mapping[str, StoredFeed], timezone: str, today: int
+) -> tuple[dict[int, IcsEvents], list[BadValue]]:
+    """Return what the rules close by their places, and what is wrong with the others."""
+    of_countries = {place: rule for place, rule in rules.items() if "holidays" in rule}
+    asked = [(rule["holidays"], rule.get("subdivision")) for rule in of_countries.values()]
+    answers: dict[int, IcsEvents | BadValue] = dict(zip(of_countries, holidays_written_out(asked, today), strict=True))
+    for place in rules.keys() - of_countries.keys():
+        try:
+            answers[place] = ics_written_out(_file(rules[place], feeds), timezone, today)
+        except BadValue as exc:
+            answers[place] = exc
+    wrong = [one.under(f"rules.{place}") for place, one in sorted(answers.items()) if isinstance(one, BadValue)]
+    return {place: one for place, one in answers.items() if not isinstance(one, BadValue)}, wrong
+
+
+def _file(rule: Rule, feeds: Mapping[str, StoredFeed]) -> bytes:
     url = _url(rule)
-    return ics_written_out(rule["ics"]["text"].encode() if url is None else feeds[url].body, timezone, today)
+    return rule["ics"]["text"].encode() if url is None else feeds[url].body
 
 
 def _url(rule: Rule) -> str | None:

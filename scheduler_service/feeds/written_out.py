@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from typing import Any, Final
 
 from itinerary.protocol.errors import BadValue, ItineraryError
@@ -24,28 +25,45 @@ _AT_ONCE: Final = threading.BoundedSemaphore(2)
 # Nothing else of this process's environment, which holds its secrets.
 _KEPT: Final = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "HOME", "TMPDIR")
 _TOO_LONG: Final = "takes too long to read: it has too many events, or they repeat in too intricate a way"
+_TOO_MANY: Final = "takes too long to write out with all the others; give fewer countries, or several calendars"
 
 
-def holidays_written_out(country: str, subdivision: str | None, today: int) -> IcsEvents:
-    """Return the holidays that are known at the day `today`; BadValue names `holidays` or `subdivision`."""
-    value = {"holidays": country, "subdivision": subdivision}
-    return _found(_ask({**value, "today": today}), value)
+def holidays_written_out(asked: Sequence[tuple[str, str | None]], today: int) -> list[IcsEvents | BadValue]:
+    """Return the holidays known at the day `today` of each country and subdivision, all from one process.
+
+    In place of what is not known there is the BadValue of `holidays` or `subdivision`.
+    """
+    if not asked:
+        return []
+    different = list(dict.fromkeys(asked))
+    answers = _ask({"holidays": different, "today": today})
+    if answers is None:
+        return [BadValue("holidays", country, _TOO_MANY) for country, _ in asked]
+    found = {
+        (country, part): _events(answer, {"holidays": country, "subdivision": part})
+        for (country, part), answer in zip(different, answers, strict=True)
+    }
+    return [found[one] for one in asked]
 
 
 def ics_written_out(body: bytes, zone: str, today: int) -> IcsEvents:
     """Return what the file closes, as known at the day `today`; BadValue names `ics`."""
-    asked = {"ics": base64.b64encode(body).decode(), "zone": zone, "today": today}
-    return _found(_ask(asked), {})
+    answers = _ask({"ics": base64.b64encode(body).decode(), "zone": zone, "today": today})
+    found = BadValue("ics", None, _TOO_LONG) if answers is None else _events(answers[0], {})
+    if isinstance(found, BadValue):
+        raise found
+    return found
 
 
-def _found(answer: dict[str, Any], given: dict[str, str | None]) -> IcsEvents:
+def _events(answer: dict[str, Any], given: dict[str, str | None]) -> IcsEvents | BadValue:
     if "wrong" in answer:
-        raise BadValue(answer["field"], given.get(answer["field"]), answer["wrong"])
+        return BadValue(answer["field"], given.get(answer["field"]), answer["wrong"])
     days = tuple(NamedDays(*each) for each in answer["days"])
     return IcsEvents(days, tuple(NamedSpan(*each) for each in answer["spans"]))
 
 
-def _ask(asked: dict[str, Any]) -> dict[str, Any]:
+def _ask(asked: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """Return what the process answers; None if it met its limits."""
     rules = installed_rules()
     environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
     # The same zone files, though the libraries look for the host's first.
@@ -58,11 +76,11 @@ def _ask(asked: dict[str, Any]) -> dict[str, Any]:
                 command, input=question, capture_output=True, env=environment, timeout=_WITHIN_SECONDS, check=False
             )
         except subprocess.TimeoutExpired:
-            return {"field": "ics", "wrong": _TOO_LONG}
+            return None
     if ended.returncode < 0:  # by its limit of processor time, or by the kernel for want of memory
-        return {"field": "ics", "wrong": _TOO_LONG}
+        return None
     if ended.returncode:
         why = ended.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
         raise ItineraryError(f"calendars cannot be written out: {why[:300]}")
-    answer: dict[str, Any] = json.loads(ended.stdout)
-    return answer
+    answers: list[dict[str, Any]] = json.loads(ended.stdout)
+    return answers

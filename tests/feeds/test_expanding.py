@@ -1,5 +1,6 @@
 """Calendars saved and refreshed from real servers on loopback, written out in real processes."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date, timedelta
@@ -82,6 +83,14 @@ def test_a_calendar_is_saved_with_all_that_its_rules_say_now(address: str) -> No
     assert {"2026-12-24", "2027-06-01", "2026-10-03", "2027-02-02"} <= set(days_of(expanded.content))
     assert feed_of(expanded.feeds).body == FOUR
     assert [feed.url for feed in expanded.feeds] == [OWN, f"{address}/a"]
+
+
+def test_a_thousand_rules_for_holidays_are_saved_within_seconds() -> None:
+    rules = [{"holidays": ("DE", "US", "FR", "IT")[n % 4], "name": f"{n}"} for n in range(1_000)]
+    began = time.monotonic()
+    expanded = expand({"rules": rules}, {}, NOW, PRIVATE)
+    assert time.monotonic() - began < 30
+    assert {day.name for day in expanded.content.compiled.days} == {f"{n}" for n in range(1_000)}
 
 
 def test_a_calendar_without_such_rules_is_never_refreshed() -> None:

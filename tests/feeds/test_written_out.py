@@ -6,7 +6,7 @@ import pytest
 
 from itinerary.protocol.errors import BadValue
 from scheduler_service.core.calendars.holiday_rules import holiday_years, holidays_of
-from scheduler_service.core.calendars.ics import ics_window, read_ics
+from scheduler_service.core.calendars.ics import IcsEvents, ics_window, read_ics
 from scheduler_service.feeds import written_out
 from scheduler_service.feeds.written_out import holidays_written_out, ics_written_out
 
@@ -26,11 +26,12 @@ def test_what_is_written_out_is_what_the_rules_say() -> None:
     expected = read_ics(file, zone="UTC", start=start, end=end)
     assert len(expected.spans) == 3
     assert ics_written_out(file, "UTC", TODAY) == expected
-    berlin = holidays_written_out("DE", "BE", TODAY)
+    berlin, wrong, again = holidays_written_out([("DE", "BE"), ("DE", "BX"), ("DE", "BE")], TODAY)
+    assert isinstance(berlin, IcsEvents)
     assert list(berlin.days) == holidays_of("DE", "BE", holiday_years(TODAY))
-    with pytest.raises(BadValue, match=r"^subdivision: 'BX' is not accepted; nearest of DE") as error:
-        holidays_written_out("DE", "BX", TODAY)
-    assert error.value.field == "subdivision"
+    assert again is berlin
+    assert isinstance(wrong, BadValue)
+    assert str(wrong).startswith("subdivision: 'BX' is not accepted; nearest of DE")
     with pytest.raises(BadValue, match=r"^ics: has no events"):
         ics_written_out(b"BEGIN:VCALENDAR\nEND:VCALENDAR\n", "UTC", TODAY)
 

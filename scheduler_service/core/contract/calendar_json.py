@@ -46,7 +46,7 @@ def _read(value: Any, field: str) -> JobCalendars:
     for one in only:
         if one in exclude:
             raise BadValue(f"{field}.only", one, "name a calendar in exclude or in only, not in both")
-    moved: Any = body.get("when_excluded") or "skip"
+    moved: Any = "skip" if body.get("when_excluded") is None else body["when_excluded"]
     if moved not in WHEN_EXCLUDED:
         raise BadValue(f"{field}.when_excluded", moved, f"choose one of {', '.join(WHEN_EXCLUDED)}")
     workdays = body.get("workdays")

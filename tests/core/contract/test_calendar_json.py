@@ -49,6 +49,10 @@ def test_what_is_read_is_written_so_that_it_is_read_as_the_same(calendars: Any, 
         ({"exclude": ["a"], "only": ["b", "a"]}, CRON, "calendars.only"),
         ({"exclude": ["a"], "when_excluded": "later"}, CRON, "calendars.when_excluded"),
         ({"exclude": ["a"], "when_excluded": ["skip"]}, CRON, "calendars.when_excluded"),
+        *(
+            ({"exclude": ["a"], "when_excluded": falsy}, CRON, "calendars.when_excluded")
+            for falsy in ([], "", 0, False)
+        ),
         ({"workdays": "a", "when_excluded": "next_day"}, CRON, "calendars.when_excluded"),
         ({"exclude": ["a"], "when_excluded": "next_day"}, INTERVAL, "calendars.when_excluded"),
         (
