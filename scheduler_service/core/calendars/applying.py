@@ -30,7 +30,8 @@ def with_calendars(history: JobHistory, versions: Versions) -> JobHistory:
 class CalendarApplier:
     """Applies versions of calendars to many jobs: equal schedules with equal calendars become one object.
 
-    Nothing asks for instants before `since`: cuts before it are left out, but for what they carry over it.
+    Cuts before `since` are left out, but for what they carry over it: nothing asks for instants before it. A version
+    that is still to be planned keeps all of its cuts.
     """
 
     def __init__(self, versions: Versions, since: Instant = _EVER) -> None:
@@ -56,7 +57,9 @@ class CalendarApplier:
                 before = []
             whole = before + stretches
             carries = self._carries(whole)[len(before) :]
-            found += self._versions_of(job, stretches, carries)
+            # A version that is still to be planned begins before the instants that are asked for.
+            since = self._since if job.version <= history.planned_version else job.effective_from
+            found += self._versions_of(job, stretches, carries, since)
             before = [one for one in whole if one.start >= whole[-1].start - REACH] or whole[-1:]
         return JobHistory(tuple(found), history.planned_version)
 
@@ -102,8 +105,8 @@ class CalendarApplier:
             self._carried[key] = carried(stretches), stretches
         return self._carried[key][0]
 
-    def _versions_of(self, job: Job, stretches: list[Stretch], carries: list[Carried]) -> list[Job]:
-        kept = [n for n, one in enumerate(stretches) if one.start <= max(self._since, job.effective_from)][-1:]
+    def _versions_of(self, job: Job, stretches: list[Stretch], carries: list[Carried], since: Instant) -> list[Job]:
+        kept = [n for n, one in enumerate(stretches) if one.start <= max(since, job.effective_from)][-1:]
         first = kept[0] if kept else 0
         return [
             self._version(job, one, carry, job.effective_from if place == 0 else one.start)

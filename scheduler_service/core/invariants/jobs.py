@@ -89,13 +89,19 @@ class JobCheck:
         if self._next == at:
             self._next = next(self._expected, None)
         self._note_foreign(run)
-        version = next((job for job in self._job.versions if job.version == run.job_version), None)
+        version = self._version_of(run)
         if version is None or not _names(version, at):
             message = f"version {run.job_version} of the job has no occurrence at {format_instant(at)}"
             yield Finding(Rule.UNPLANNED, run.run_id, message)
         elif self._is_superseded(run):
             message = f"released or waiting, though version {run.job_version} does not hold at {format_instant(at)}"
             yield Finding(Rule.UNPLANNED, run.run_id, message)
+
+    def _version_of(self, run: RunFacts) -> Job | None:
+        """Return the run's version with the calendars that were in force at its time: each edit of one is a cut."""
+        cuts = [job for job in self._job.versions if job.version == run.job_version]
+        begun = [job for job in cuts if job.effective_from <= run.scheduled_at]
+        return next(reversed(begun), next(iter(cuts), None))
 
     def _note_foreign(self, run: RunFacts) -> None:
         holds = max((job.version for job in self._job.versions if job.effective_from <= run.scheduled_at), default=0)

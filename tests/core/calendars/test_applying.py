@@ -83,6 +83,14 @@ def test_cuts_before_the_time_that_anybody_asks_for_are_left_out() -> None:
         assert [i for _, i in fires(short, start, start + DAY)] == [i for _, i in fires(full, start, start + DAY)]
 
 
+def test_an_edit_of_the_job_that_is_still_to_be_planned_has_all_cuts_from_its_beginning_on() -> None:
+    edits = [version(BEGIN, days(FRIDAY, SATURDAY)), version(at("2026-11-28T00:00:00Z"), days(), 2)]
+    edited = JobHistory((job(), replace(job(), version=2, effective_from=at("2026-11-27T08:00:00Z"))), 1)
+    read = CalendarApplier({"c": edits}, at("2026-11-28T12:00:00Z")).applied(edited)
+    window = at("2026-11-27T08:00:00Z"), at("2026-11-29T00:00:00Z")
+    assert [i for _, i in fires(read, *window)] == [i for _, i in fires(with_calendars(edited, {"c": edits}), *window)]
+
+
 def test_jobs_of_one_schedule_and_calendar_share_one_closed_schedule() -> None:
     applier = CalendarApplier({"c": [version(BEGIN, days(FRIDAY))]})
     calendars = JobCalendars(("c",))

@@ -14,6 +14,7 @@ from scheduler_service.core.invariants.check import violations
 from scheduler_service.core.invariants.history import Execution, ExecutionLog, History, Rule, RunFacts, Tolerance
 from scheduler_service.core.model import JobHistory, MissedRange, Overlap, RunKind
 from scheduler_service.core.run_state import RunState
+from scheduler_service.core.schedules.schedule import OnceSchedule
 
 T0 = parse_instant("2026-11-30T10:00:00Z")
 NOW = T0 + HOUR
@@ -118,6 +119,14 @@ class TestOccurrences:
 
     def test_a_row_where_its_version_has_no_occurrence_came_from_nowhere(self) -> None:
         assert rules(history([WELL[0], run(15), *WELL[1:]])) == [Rule.UNPLANNED]
+
+    def test_a_row_is_judged_by_the_calendars_in_force_at_its_time(self) -> None:
+        old = job().current
+        shut = OnceSchedule(T0 - MINUTE)
+        cuts = JobHistory((replace(old, schedule=shut, effective_from=T0), old), 1)
+        assert rules(history(WELL, jobs=[cuts])) == []
+        later = replace(old, schedule=shut, effective_from=WELL[-1].scheduled_at)
+        assert rules(history(WELL, jobs=[JobHistory((old, later), 1)])) == [Rule.UNPLANNED]
 
     def test_a_row_of_a_version_that_no_longer_holds_may_not_be_released(self) -> None:
         old = job().current
