@@ -14,7 +14,11 @@ from itinerary.protocol.errors import BadValue
 Rule = Mapping[str, Any]
 
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
-_HOURS: Final = re.compile(r"(\d\d?:\d\d)-(\d\d?:\d\d)")
+_HOURS: Final = re.compile(r"(\d\d?:\d\d(?::\d\d)?)-(\d\d?:\d\d(?::\d\d)?)")
+# What begins like this is a part of the rule that is written another way, not a name: a whole day would be closed.
+_NO_NAME: Final = re.compile(r"\d\d?\s*[-\u2013\u2014]\s*\d|\d\d?[:.]\d\d|\d{4}-\d\d|\.\.|[-\u2013\u2014]\s*\d")
+_WEEKDAYS: Final = re.compile(r"((to|and)\s+)?(sun|mon|tue|wed|thu|fri|sat)\b", re.IGNORECASE)
+_SUBDIVISION: Final = re.compile(r"[A-Z0-9]{1,3}")
 FORMS: Final = (
     "one of: a date, two dates or times with .. between, holidays DE or DE-BE, weekly sat,sun, "
     "weekly sun 02:00-04:00, ics https://..."
@@ -29,6 +33,8 @@ def read_line(line: str) -> Rule:
         what, _, name = rest.partition(" ")
         if not what:
             raise BadValue("", line, FORMS)
+        if head == "holidays" and _SUBDIVISION.fullmatch(name.strip()):
+            raise BadValue("", line, f"write a subdivision as {what}-{name.strip()}")
         return _named(name, _of_word(head, what)) if head != "weekly" else _weekly(what, name.strip())
     first, dots, last = head.partition("..")
     if dots and last:
@@ -55,11 +61,15 @@ def _weekly(days: str, rest: str) -> Rule:
     hours, _, name = rest.partition(" ")
     found = _HOURS.fullmatch(hours)
     if found is None:
+        if _WEEKDAYS.match(rest):
+            raise BadValue("", rest, "write several days without a space, as sat,sun or mon-fri")
         return _named(rest, {"weekly": [{"days": days}]})
     return _named(name, {"weekly": [{"days": days, "from": found[1], "until": found[2]}]})
 
 
 def _named(name: str, rule: Rule) -> Rule:
+    if _NO_NAME.match(name.strip()):
+        raise BadValue("", name.strip(), f"begin a name with a word, and write a time as {FORMS}")
     return {**rule, **({"name": name.strip()} if name.strip() else {})}
 
 

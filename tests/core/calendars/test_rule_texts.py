@@ -24,6 +24,13 @@ LINES: list[tuple[str, dict[str, Any]]] = [
         "weekly sun 02:00-04:00 Maintenance 2",
         {"weekly": [{"days": ["sun"], "from": "02:00", "until": "04:00"}], "name": "Maintenance 2"},
     ),
+    (
+        "weekly sun 02:00:30-04:00",
+        {"weekly": [{"days": ["sun"], "from": "02:00:30", "until": "04:00"}]},
+    ),
+    ("weekly sat Monthly check", {"weekly": [{"days": ["sat"]}], "name": "Monthly check"}),
+    ("2026-05-01 1. Mai", {"date": "2026-05-01", "name": "1. Mai"}),
+    ("2026-05-01 24-hour sale", {"date": "2026-05-01", "name": "24-hour sale"}),
     ("ics https://example.com/a.ics", {"ics": {"url": "https://example.com/a.ics"}}),
 ]
 
@@ -38,6 +45,19 @@ def test_a_line_reads_as_its_rule_and_back(line: str, rule: dict[str, Any]) -> N
 @pytest.mark.parametrize("line", ["", "tomorrow", "holidays", "weekly", "ics", "2026-12-24..", "24.12.2026", ".."])
 def test_a_line_of_no_form_is_refused_with_the_forms(line: str) -> None:
     with pytest.raises(BadValue, match="weekly sat,sun"):
+        read_line(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "weekly sun 2-4", "weekly sun 02:00 - 04:00", "weekly sun 02:00\u201304:00", "weekly sun 02.00-04.00",
+        "weekly sat sun", "weekly mon to fri", "2026-05-01 .. 2026-05-03", "2026-05-01 - 2026-05-03",
+        "2026-05-01 2026-05-03", "2026-05-01 02:00..2026-05-01 06:00", "holidays DE BE",
+    ],
+)  # fmt: skip
+def test_a_time_written_another_way_is_no_name(line: str) -> None:
+    with pytest.raises(BadValue, match="write"):
         read_line(line)
 
 
