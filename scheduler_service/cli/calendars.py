@@ -82,7 +82,7 @@ def set_calendar(
 
     rules = [_rule(line, place) for place, line in enumerate(rule or ())]
     if ics is not None:
-        rules.append({"ics": {"text": ics.read_text("utf-8")}})
+        rules.append({"ics": {"text": _text_of(ics)}})
     given = {"rules": rules or None, "timezone": timezone, "description": description}
     with open_client() as client:
         try:
@@ -117,6 +117,13 @@ def _rule(line: str, place: int) -> Mapping[str, Any]:
         return read_line(line)
     except BadValue as error:
         raise BadValues([BadValue(f"--rule {place + 1}", line, error.allowed)]) from error
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadValue("--ics", str(path), f"give a readable file ({error})") from error
 
 
 def _print(calendar: Any) -> None:

@@ -65,7 +65,7 @@ _TYPES: Final[dict[type[FieldType], tuple[Any, str]]] = {
     Whole: (int, ""), Number: (float, ""), Flag: (bool, ""), Tags: (list[str], "; may be repeated"),
     Headers: (list[str], " as NAME=VALUE; may be repeated"), LimitKey: (str, ': a text, or {"from": "kwargs.tenant"}'),
     Limits: (list[str], ', as NAME, NAME=KEY or {"name": ..., "key": {"from": "kwargs.tenant"}}; may be repeated'),
-    Calendars: (str, ', as JSON: {"exclude": ["holidays"], "when_excluded": "next_day"}'),
+    Calendars: (str, ', as JSON: {"exclude": ["holidays"], "when_excluded": "next_day"}; empty for none'),
     Time: (str, "; without an offset in your zone"),
 }  # fmt: skip
 """What is given for a type that is not given as text, and what its help adds."""
@@ -101,7 +101,7 @@ def fields_of(options: dict[str, Any], file: str | None) -> dict[str, Any]:
         group, _, inner = path.partition(".")
         if inner and value is not None:
             fields[group] = {**fields.get(group, {}), inner: value}
-        elif value is not None:
+        elif value is not None or (leaf.type is CALENDARS and options[name] is not None):  # null takes them away
             fields[path] = value
     schedule = _schedule(options)
     return fields if schedule is None else {**fields, "schedule": schedule}
@@ -117,7 +117,7 @@ def _value(given: Any, of: FieldType, option: str) -> Any:
     if isinstance(of, LimitKey):
         return key_value(given, option)
     if of in (ARGS, KWARGS, CALENDARS):
-        return json_value(given, option)
+        return json_value(None if of is CALENDARS and not given else given, option)
     return given or None if isinstance(of, Tags) else given
 
 

@@ -237,9 +237,17 @@ def test_calendars_are_set_listed_shown_and_deleted(itinerary: Itinerary, failed
     for words, status, told in (
         (("show", "other"), 1, "no calendar other"), (("set", "other", "--rule", "someday"), 2, "--rule 1: 'someday'"),
         (("set", "other", "--rule", "2026-02-30"), 1, "rules.0.date"), (("set", "other"), 1, "rules"),
+        (("set", "other", "--ics", "away.ics"), 2, "--ics: 'away.ics' is not accepted; give a readable file"),
     ):  # fmt: skip
         refused = itinerary("calendars", *words)
         assert (refused.returncode, told in refused.stderr) == (status, True), refused.stderr
+    closed = ("--calendars", '{"exclude": ["plant"]}')
+    itinerary.done("jobs", "add", "closed", "t", "--at", "2999-07-01T12:00:00Z", *closed)
+    assert json.loads(itinerary.done("jobs", "show", "closed", "--json"))["calendars"]["exclude"] == ["plant"]
+    assert "named by closed" in itinerary("calendars", "delete", "plant").stderr
+    itinerary.done("jobs", "edit", "closed", "--calendars", "")
+    assert json.loads(itinerary.done("jobs", "show", "closed", "--json"))["calendars"] is None
+    itinerary.done("jobs", "delete", "closed", "--yes")
     assert "plant deleted" in itinerary.done("calendars", "delete", "plant")
 
 

@@ -57,7 +57,7 @@ def _errors(job: Job, known: Mapping[str, Compiled]) -> Iterator[BadValue]:
     for field, calendar_id in () if calendars is None else _named(calendars):
         compiled = known.get(calendar_id)
         if compiled is None:
-            rule = f"no calendar has this id; create it with `itinerary calendars set {calendar_id}`"
+            rule = f"no calendar has this id; create it with `itinerary calendars set {calendar_id} --rule ...`"
             yield BadValue(f"calendars.{field}", calendar_id, rule)
         elif calendars is not None and counts_days(calendars, calendar_id):
             yield from _day_errors(job, field, calendar_id, compiled)
@@ -73,8 +73,8 @@ def _named(calendars: JobCalendars) -> Iterator[tuple[str, str]]:
 def _day_errors(job: Job, field: str, calendar_id: str, compiled: Compiled) -> Iterator[BadValue]:
     zone = zone_of(job.schedule)
     if not compiled.whole_days:
-        rule = "days are moved and counted by calendars of whole days; this one has times of day"
+        rule = "days are moved and counted by whole days; put the times of day of this calendar into another one"
         yield BadValue(f"calendars.{field}", calendar_id, rule)
     if zone != compiled.timezone:
-        rule = f"days are moved and counted in one zone; the schedule is in {zone}, the calendar in {compiled.timezone}"
+        rule = f"days are moved and counted in one zone; the schedule is in {zone}: give it {compiled.timezone}"
         yield BadValue(f"calendars.{field}", calendar_id, rule)
