@@ -23,7 +23,7 @@ from scheduler_service.core.calendars.rules import (
 )
 from scheduler_service.core.calendars.stored import CalendarContent, StoredCalendar
 from scheduler_service.feeds.fetching import Feed, FeedFailed, fetch
-from scheduler_service.feeds.written_out import holidays_written_out, ics_written_out
+from scheduler_service.feeds.written_out import TOO_LONG, holidays_written_out, ics_written_out
 from scheduler_service.ports.calendar_feeds import EXTENDED_EVERY, OWN, Refreshed, StoredFeed
 
 _AT_ONCE: Final = 10
@@ -154,11 +154,13 @@ def _written_out(
     of_countries = {place: rule for place, rule in rules.items() if "holidays" in rule}
     asked = [(rule["holidays"], rule.get("subdivision")) for rule in of_countries.values()]
     answers: dict[int, IcsEvents | BadValue] = dict(zip(of_countries, holidays_written_out(asked, today), strict=True))
-    for place in rules.keys() - of_countries.keys():
+    for place in sorted(rules.keys() - of_countries.keys()):
         try:
             answers[place] = ics_written_out(_file(rules[place], feeds), timezone, today)
         except BadValue as exc:
             answers[place] = exc
+            if exc.allowed == TOO_LONG:
+                break  # each of the others may take as long, and nothing is saved anyway
     wrong = [one.under(f"rules.{place}") for place, one in sorted(answers.items()) if isinstance(one, BadValue)]
     return {place: one for place, one in answers.items() if not isinstance(one, BadValue)}, wrong
 

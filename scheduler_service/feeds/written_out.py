@@ -24,7 +24,7 @@ _WITHIN_SECONDS: Final = 40.0
 _AT_ONCE: Final = threading.BoundedSemaphore(2)
 # Nothing else of this process's environment, which holds its secrets.
 _KEPT: Final = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "HOME", "TMPDIR")
-_TOO_LONG: Final = "takes too long to read: it has too many events, or they repeat in too intricate a way"
+TOO_LONG: Final = "takes too long to read: it has too many events, or they repeat in too intricate a way"
 _TOO_MANY: Final = "takes too long to write out with all the others; give fewer countries, or several calendars"
 
 
@@ -49,7 +49,7 @@ def holidays_written_out(asked: Sequence[tuple[str, str | None]], today: int) ->
 def ics_written_out(body: bytes, zone: str, today: int) -> IcsEvents:
     """Return what the file closes, as known at the day `today`; BadValue names `ics`."""
     answers = _ask({"ics": base64.b64encode(body).decode(), "zone": zone, "today": today})
-    found = BadValue("ics", None, _TOO_LONG) if answers is None else _events(answers[0], {})
+    found = BadValue("ics", None, TOO_LONG) if answers is None else _events(answers[0], {})
     if isinstance(found, BadValue):
         raise found
     return found

@@ -24,6 +24,9 @@ def test_days_lie_under_their_weekday_and_say_what_they_are() -> None:
     assert (second.column, second.mark) == (6, "part")
     assert second.text == "Sun 2 May 2027: in the calendar (part of the day)"
     assert (last.column, last.line, last.is_today, last.mark) == (0, 5, True, "open")
+    many = MarkedDay(date(2027, 5, 1), True, tuple(f"n{n}" for n in range(1_000)))
+    text = month_grids(2027, {many.day: many}, date(2027, 5, 31))[4].days[0].text
+    assert text == "Sat 1 May 2027: n0, n1, n2, n3, n4 and 995 more"
 
 
 @pytest.mark.slow

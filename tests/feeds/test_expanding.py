@@ -11,6 +11,7 @@ import pytest
 from itinerary.protocol.errors import BadValues
 from itinerary.protocol.instants import DAY, HOUR
 from scheduler_service.core.calendars.stored import CalendarContent, StoredCalendar
+from scheduler_service.feeds import written_out
 from scheduler_service.feeds.expanding import Expanded, expand, refresh
 from scheduler_service.feeds.fetching import reach_of
 from scheduler_service.ports.calendar_feeds import OWN, Refreshed, StoredFeed
@@ -91,6 +92,15 @@ def test_a_thousand_rules_for_holidays_are_saved_within_seconds() -> None:
     expanded = expand({"rules": rules}, {}, NOW, PRIVATE)
     assert time.monotonic() - began < 30
     assert {day.name for day in expanded.content.compiled.days} == {f"{n}" for n in range(1_000)}
+
+
+def test_a_file_that_would_never_end_ends_the_reading_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(written_out, "CPU_SECONDS", 1)
+    text = ics("20270101").decode().replace("END:VEVENT", "RRULE:FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30\nEND:VEVENT")
+    bomb = text.replace("BEGIN:VCALENDAR\n", "BEGIN:VCALENDAR\n" + "".join(text.splitlines(keepends=True)[1:-1]) * 200)
+    with pytest.raises(BadValues) as error:
+        expand({"rules": [{"ics": {"text": bomb}} for _ in range(10)]}, {}, NOW, PRIVATE)
+    assert [each.field for each in error.value.errors] == ["rules.0.ics"]
 
 
 def test_a_calendar_without_such_rules_is_never_refreshed() -> None:

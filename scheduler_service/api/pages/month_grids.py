@@ -10,6 +10,7 @@ from scheduler_service.core.calendars.year import MarkedDay
 WHOLE: Final = "whole"
 IN_PART: Final = "part"
 OPEN: Final = "open"
+_NAMES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,5 +56,6 @@ def _text(day: date, found: MarkedDay | None) -> str:
     text = f"{day:%a} {day.day} {day:%b %Y}"
     if found is None:
         return text
-    names = ", ".join(found.names) or "in the calendar"
+    more = f" and {len(found.names) - _NAMES} more" if len(found.names) > _NAMES else ""
+    names = f"{', '.join(found.names[:_NAMES])}{more}" or "in the calendar"
     return f"{text}: {names}{'' if found.whole else ' (part of the day)'}"
