@@ -23,9 +23,9 @@ FURTHEST: Final[Duration] = 5 * 366 * DAY
 """A search for the next occurrence ends after so long without one."""
 _FIRST_STEP: Final[Duration] = HOUR
 _ENOUGH: Final = 10_000
+"""Candidates of a step: with fewer, the next step is twice as long."""
 # Many times a second that all lie in short closed times would else take seconds for each year.
 _MOST_STEPS: Final = 500
-"""Candidates of a step: with fewer, the next step is twice as long."""
 
 
 class Times(Protocol):
