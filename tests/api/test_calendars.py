@@ -111,6 +111,14 @@ def test_holidays_and_files_are_written_out_and_their_state_is_shown(api: TestCl
 SATURDAYS = {"task": "t", "schedule": {"kind": "cron", "expr": "0 9 * * *", "timezone": "Europe/Berlin"}}
 
 
+def test_the_preview_of_a_schedule_that_is_not_saved_names_the_calendars(api: TestClient) -> None:
+    api.put(f"{CALENDARS}/ever", json={"rules": [{"from": "0001-01-01", "until": "9999-12-31"}]})
+    asked = {"schedule": {"kind": "cron", "expr": "0 9 * * *"}, "calendars": {"exclude": ["ever"]}}
+    shown = api.post("/api/v1/preview", json=asked).json()
+    assert shown["text"] == "At 09:00 (UTC), except in ever"
+    assert shown["warnings"][0].startswith("there will be no run in five years")
+
+
 def test_previews_and_explanations_name_the_calendar_and_its_rule(api: TestClient) -> None:
     weekend = {"timezone": "Europe/Berlin", "rules": [{"weekly": [{"days": ["sat", "sun"]}], "name": "weekend"}]}
     assert api.put(f"{CALENDARS}/free", json=weekend).status_code == 200

@@ -8,17 +8,16 @@ from itinerary.protocol.errors import BadValue, BadValues
 from itinerary.protocol.field_types import read_object
 from itinerary.protocol.identity import check_job_id
 from itinerary.protocol.instants import Instant, format_instant, parse_instant
-from scheduler_service.core.calendars.closing import closed_by
+from scheduler_service.core.calendars.closing import Applied, closed_by
 from scheduler_service.core.calendars.model import Compiled, JobCalendars
 from scheduler_service.core.contract.calendar_json import CALENDARS, misfits
 from scheduler_service.core.contract.calendar_marks import left_out_body, stands_for
 from scheduler_service.core.contract.calendar_uses import refuse_calendars
 from scheduler_service.core.contract.job_warnings import END_OF_TIME, NEVER, NONE_OPEN, is_to_come, job_warnings
-from scheduler_service.core.contract.job_words import job_sentence
+from scheduler_service.core.contract.job_words import job_sentence, schedule_sentence
 from scheduler_service.core.contract.unknown_fields import note
 from scheduler_service.core.model import Job
 from scheduler_service.core.schedules.closed import FURTHEST
-from scheduler_service.core.schedules.describe import describe
 from scheduler_service.core.schedules.preview import Occurrence, preview
 from scheduler_service.core.schedules.schedule import (
     UNPLACED,
@@ -124,9 +123,14 @@ def _body(
             for stands in [stands_for(parsed.schedule, o.at)]
         ],
         "left_out": [] if after >= END_OF_TIME else _left_out(parsed.schedule, after, found, count, start_at, end_at),
-        "text": describe(parsed.schedule),
+        "text": schedule_sentence(parsed.schedule, _calendars_of(parsed.schedule)),
         "warnings": list(parsed.warnings),
     }
+
+
+def _calendars_of(schedule: Schedule) -> JobCalendars | None:
+    by = schedule.by if isinstance(schedule, ClosedSchedule) else None
+    return by.calendars if isinstance(by, Applied) else None
 
 
 def _left_out(

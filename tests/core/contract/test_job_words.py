@@ -25,6 +25,10 @@ NTH = {"kind": "calendar", "every": 1, "unit": "month", "weekdays": ["workday"],
         (
             NTH, JobCalendars(workdays="de"), "Every month on the last working day at 09:00 (UTC), working days by de",
         ),
+        (
+            {"kind": "any", "of": [CRON, {**CRON, "expr": "0 10 * * *"}]}, JobCalendars(exclude=("de",)),
+            "At 09:00 (UTC); or at 10:00 (UTC); all of this except in de",
+        ),
         (NTH, None, "Every month on the last working day (Monday to Friday) at 09:00 (UTC)"),
     ],
 )  # fmt: skip
