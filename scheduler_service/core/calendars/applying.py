@@ -6,7 +6,8 @@ force. Everything that works by histories works by calendars then. A job without
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from operator import attrgetter
 from typing import Any, Final
 
 from itinerary.protocol.instants import Instant
@@ -14,9 +15,13 @@ from scheduler_service.core.calendars.carrying import NOTHING, REACH, Carried, S
 from scheduler_service.core.calendars.closing import Closing, closed, closing_of
 from scheduler_service.core.calendars.model import CalendarVersion, Compiled, JobCalendars
 from scheduler_service.core.model import Job, JobHistory
+from scheduler_service.core.schedules.kinds import OwnSchedule
 from scheduler_service.core.schedules.schedule import ClosedSchedule, own_schedule
 
 _EVER: Final[Instant] = -(2**62)
+_NAMES: Final = [field.name for field in fields(Job)]
+_VALUES: Final = attrgetter(*_NAMES)
+_SCHEDULE, _START = _NAMES.index("schedule"), _NAMES.index("effective_from")
 _OPEN: Final = closing_of(JobCalendars(), {})
 Versions = Mapping[str, Sequence[CalendarVersion]]
 """The versions of calendars by id, in order; the first counts from ever on."""
@@ -47,6 +52,10 @@ class CalendarApplier:
         jobs = history.versions
         if all(job.calendars is None for job in jobs):
             return history
+        if len(jobs) == 1 and jobs[0].calendars is not None and not self._edits_of(jobs[0].calendars)[1]:
+            job, closing = jobs[0], self._closing(jobs[0].calendars, self._since)  # most jobs, perhaps a million
+            alone = self._closed(job, own_schedule(job.schedule), closing, NOTHING, job.effective_from)
+            return JobHistory((alone,), history.planned_version)
         found: list[Job] = []
         before: list[Stretch] = []
         for place, job in enumerate(jobs):
@@ -116,8 +125,18 @@ class CalendarApplier:
     def _version(self, job: Job, stretch: Stretch, carry: Carried, start: Instant) -> Job:
         if stretch.closing is _OPEN and carry == NOTHING:
             return replace(job, effective_from=start) if start != job.effective_from else job
-        key = (id(stretch.own), id(stretch.closing), carry)
+        return self._closed(job, stretch.own, stretch.closing, carry, start)
+
+    def _closed(self, job: Job, own: OwnSchedule, closing: Closing, carry: Carried, start: Instant) -> Job:
+        key = (id(own), id(closing), carry)
         schedule = self._schedules.get(key)
         if schedule is None:
-            schedule = self._schedules[key] = closed(stretch.own, stretch.closing, *carry)
-        return replace(job, schedule=schedule, effective_from=start)
+            schedule = self._schedules[key] = closed(own, closing, *carry)
+        return _with_schedule(job, schedule, start)
+
+
+def _with_schedule(job: Job, schedule: ClosedSchedule, start: Instant) -> Job:
+    """Return the job with these two; in half the time of `replace`, for a takeover may do it a million times."""
+    values = list(_VALUES(job))
+    values[_SCHEDULE], values[_START] = schedule, start
+    return Job(*values)
