@@ -95,3 +95,27 @@ def random_calendars(dice: Random, names: Sequence[str], when: str) -> JobCalend
     """What a job says of these calendars, none of them left out."""
     cut = dice.randint(0, len(names))
     return JobCalendars(tuple(names[:cut]), tuple(names[cut:]), when)  # type: ignore[arg-type]
+
+
+def is_free(free: Compiled, day: date) -> bool:
+    """Whether a day is no business day by a calendar of free days."""
+    weekend = not any(w.start == w.end == 0 for w in free.weekly) and day.isoweekday() >= 6
+    return weekend or has_day(free, day)
+
+
+def of_month(year: int, month: int) -> list[date]:
+    """The days of a month."""
+    first = date(year, month, 1)
+    return [day for n in range(31) if (day := first + timedelta(days=n)).month == month]
+
+
+def nearest(free: Compiled, days: list[date], target: int) -> list[date]:
+    """The business day of a month nearest to its day `target`."""
+    worked = [day for day in days if not is_free(free, day)]
+    return sorted(worked, key=lambda day: (abs(day.day - target), day))[:1] if target >= 1 else []
+
+
+def nth(free: Compiled, days: list[date], numbers: list[int]) -> list[date]:
+    """The business days of a month by their numbers, from its end where those are negative."""
+    worked = [day for day in days if not is_free(free, day)]
+    return [day for place, day in enumerate(worked) if place + 1 in numbers or place - len(worked) in numbers]

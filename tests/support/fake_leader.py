@@ -414,7 +414,8 @@ def _job_allows(tables: Tables, row: RunRow, now: Instant) -> bool:
 
 def _history(row: JobRow, since: Instant | None) -> JobHistory:
     calendars = row.versions[-1].calendars
-    reach = REACH if calendars is not None and calendars.when_excluded != "skip" else 0
+    by_days = calendars is not None and (calendars.when_excluded != "skip" or calendars.workdays is not None)
+    reach = REACH if by_days else 0
     ends = [version.effective_from for version in row.versions[1:]]
     kept = [
         version

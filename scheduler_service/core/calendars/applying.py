@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.calendars.carrying import NOTHING, REACH, Carried, Stretch, carried
-from scheduler_service.core.calendars.closing import Closing, closed, closing_of
+from scheduler_service.core.calendars.closing import Closing, closed, closing_of, decides_days
 from scheduler_service.core.calendars.model import CalendarVersion, Compiled, JobCalendars
 from scheduler_service.core.model import Job, JobHistory
 from scheduler_service.core.schedules.kinds import OwnSchedule
@@ -103,8 +103,8 @@ class CalendarApplier:
         return versions[max(0, place - 1)].compiled
 
     def _carries(self, stretches: list[Stretch]) -> list[Carried]:
-        """Return what each stretch carries over from the ones before; nothing where no day is moved."""
-        if len(stretches) == 1 or all(one.closing.days is None for one in stretches):
+        """Return what each stretch carries over from the ones before; nothing where calendars decide no day."""
+        if len(stretches) == 1 or not any(decides_days(one.own, one.closing) for one in stretches):
             return [NOTHING] * len(stretches)
         # The jobs of one schedule differ in their first instant, which counts only near the edit.
         early = stretches[1].start - REACH

@@ -2,7 +2,8 @@
 
 Each day that the job's own schedule means fires once. A newer version does not repeat a day that an older one fired
 before the edit. A day that the older one moved forward over the edit fires there, unless the newer one has a later time
-for it. A day that neither can fire is left out. A pure function of neighbouring versions, 31 days around each.
+for it. A day that neither can fire is left out. Where business days decide, a day is a position of a month: its third
+one, or the one nearest to its end. A pure function of neighbouring versions, 31 days around each.
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from itinerary.protocol.instants import DAY, SECOND, Instant
 from scheduler_service.core.calendars.closing import Closing, with_workdays
+from scheduler_service.core.calendars.workdays import counted_apart
 from scheduler_service.core.schedules.clock_rules import timeline
 from scheduler_service.core.schedules.days import Dates
 from scheduler_service.core.schedules.kinds import OwnSchedule, WallSchedule
@@ -24,9 +26,12 @@ from scheduler_service.core.schedules.zones import DAY_SECONDS, offset_at
 
 Ints = NDArray[np.int64]
 REACH: Final = 2 * FURTHEST * DAY
-"""An edit matters so long before another: a day moves by 31 days at most, on each side."""
+"""An edit matters so long before another: a day moves by 31 days at most, on each side, or within its month."""
 # A schedule with more times a day than one a minute is cut without looking at its days.
 _MOST_TIMES: Final = 1_440
+# Days around an edit: what moved over it from before, and all that may coincide with what it moves.
+_WINDOW: Final = 5 * FURTHEST + 1
+_POSITION: Final = 2**32  # apart from the numbers of days
 _NONE: Final = -(2**62)
 _DONE: Final = -(2**61)
 
@@ -49,11 +54,19 @@ class Carried(NamedTuple):
 NOTHING: Final = Carried()
 
 
+class _Meant(NamedTuple):
+    """The days that fire once each, around an edit: `keys` are the same by each version, `days` by one, or NOWHERE."""
+
+    keys: Ints
+    days: Ints
+
+
 @dataclass(frozen=True, slots=True)
-class _Days:
-    """For each day from `first` on and each time of day, the instant that fires for it."""
+class _Known:
+    """The instant that fires for each key and time of day, of those around the day `first`."""
 
     first: int
+    keys: Ints
     instants: Ints
 
 
@@ -66,32 +79,29 @@ def carried(stretches: Sequence[Stretch]) -> list[Carried]:
     return found
 
 
-def _edit(older: Stretch, newer: Stretch, known: _Days | None) -> _Days | None:
+def _edit(older: Stretch, newer: Stretch, known: _Known | None) -> _Known | None:
     """Return what fires for each day after the edit; None if that is what the newer version says of itself."""
     wall = _wall(newer)
     if wall is None or _wall(older) is None or times_of_day(wall.blocks).size > _MOST_TIMES:
         return None
     at = newer.start
     first = (at // SECOND + offset_at(wall.zone, at // SECOND)) // DAY_SECONDS - FURTHEST
-    days = np.arange(first, first + 4 * FURTHEST + 1)
-    before, after = _alone(older, days), _alone(newer, days)
+    before, after = _alone(older, first), _alone(newer, first)
+    keys, days = _meant(wall, first)
     if known is not None:
-        low, high = max(first, known.first), min(first + days.size, known.first + len(known.instants))
-        if low < high:
-            before[low - first : high - first] = known.instants[low - known.first : high - known.first]
-        known = None
+        _, here, there = np.intersect1d(keys, known.keys, assume_unique=True, return_indices=True)
+        before[here] = known.instants[there]
     if np.array_equal(before, after):
-        return known
-    own = _instants(wall, np.where(wall.days.matches(Dates.of(days)), days, NOWHERE))
+        return None
+    own = _instants(wall, days)
     done = (before != _NONE) & (before < at)
-    moved = (before >= at) & (own < at)
-    fires = np.where(done, _DONE, np.where(after >= at, after, np.where(moved, before, _NONE)))
-    return _Days(first, fires)
+    moved = (before >= at) & (own < at) & (days != NOWHERE)[:, None]
+    kept = _open(newer.closing, np.where(moved, before, _NONE))
+    return _Known(first, keys, np.where(done, _DONE, np.where(after >= at, after, kept)))
 
 
-def _differences(stretch: Stretch, known: _Days) -> Carried:
-    days = np.arange(known.first, known.first + len(known.instants))
-    alone = _alone(stretch, days)
+def _differences(stretch: Stretch, known: _Known) -> Carried:
+    alone = _alone(stretch, known.first)
     fires, own = (each[each >= stretch.start] for each in (known.instants, alone))
     never = np.setdiff1d(own, fires).tolist()
     return Carried(tuple(np.setdiff1d(fires, own).tolist()), tuple(sorted({*never, *_again(stretch, never)})))
@@ -116,20 +126,43 @@ def _wall(stretch: Stretch) -> WallTimes | None:
     return counted.wall if isinstance(counted, WallSchedule) else None
 
 
-def _alone(stretch: Stretch, days: Ints) -> Ints:
-    """Return what the stretch by itself fires for each day and time of day."""
+def _meant(wall: WallTimes, first: int) -> _Meant:
+    """Return the days of the schedule around an edit: each by its number, those that business days decide by month."""
+    rest, positions = counted_apart(wall.days)
+    plain = np.arange(first, first + _WINDOW)
+    keys, days = [plain], [np.where(rest.matches(Dates.of(plain)), plain, NOWHERE)]
+    low, high = (int(np.datetime64(day, "D").astype("M8[M]").astype(np.int64)) for day in (first, first + _WINDOW))
+    begin, end = np.asarray([low, high + 1], "M8[M]").astype("M8[D]").astype(np.int64)
+    dates = Dates.of(np.arange(begin, end))
+    months = 12 * (dates.year - 1970) + dates.month - 1
+    for place, position in enumerate(positions, 1):
+        found, meant = np.full(high + 1 - low, NOWHERE), position.matches(dates)
+        found[months[meant] - low] = dates.number[meant]
+        keys.append(np.arange(low, high + 1) + place * _POSITION)
+        days.append(found)
+    return _Meant(np.concatenate(keys), np.concatenate(days))
+
+
+def _alone(stretch: Stretch, first: int) -> Ints:
+    """Return what the stretch by itself fires for each key and time of day."""
     wall, closing = _wall(stretch), stretch.closing
     assert wall is not None
-    targets = days
-    if closing.days is not None:
-        targets = MovedDays(wall.days, closing.days, closing.back).targets(int(days[0]), int(days[-1]))
-    found = _instants(wall, np.where(wall.days.matches(Dates.of(days)), targets, NOWHERE))
+    days = _meant(wall, first).days
+    some = days != NOWHERE
+    if closing.days is not None and some.any():
+        low, high = int(days[some].min()), int(days[some].max())
+        days[some] = MovedDays(wall.days, closing.days, closing.back).targets(low, high)[days[some] - low]
+    return _open(closing, _instants(wall, days))
+
+
+def _open(closing: Closing, instants: Ints) -> Ints:
+    """Return the instants, _NONE in place of those in closed times."""
     if closing.times is not None:
-        flat = found.ravel()
+        flat = instants.ravel()
         order = np.argsort(flat, kind="stable")
         some = order[flat[order] != _NONE]
         flat[some[closing.times.closed(flat[some])]] = _NONE
-    return found
+    return instants
 
 
 def _instants(wall: WallTimes, days: Ints) -> Ints:

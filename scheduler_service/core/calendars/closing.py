@@ -93,6 +93,11 @@ def fires_of(own: OwnSchedule, closing: Closing) -> OwnSchedule:
     return replace(counted, wall=replace(counted.wall, days=MovedDays(counted.wall.days, closing.days, closing.back)))
 
 
+def decides_days(own: OwnSchedule, closing: Closing) -> bool:
+    """Whether an edit of the calendars may move days of the schedule."""
+    return closing.days is not None or (closing.workdays is not None and counts_workdays(own))
+
+
 def with_workdays(own: OwnSchedule, closing: Closing) -> OwnSchedule:
     """Return the schedule with W and `workday` counted by its business days."""
     if closing.workdays is None or not isinstance(own, WallSchedule):

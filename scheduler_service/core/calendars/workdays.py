@@ -3,18 +3,19 @@
 A day is free if it is in the calendar; where that has no whole weekdays of its own, Saturdays and Sundays are free too.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scheduler_service.core.calendars.times import CalendarTimes
-from scheduler_service.core.schedules.days import CalendarDays, Dates, DayPattern, Flags
+from scheduler_service.core.schedules.days import CalendarDays, Dates, DayPattern, Days, Flags
 from scheduler_service.core.schedules.kinds import Schedule, WallSchedule
 
 Ints = NDArray[np.int64]
 _WEEKEND: Final = 0b1000001
+_EVERY_WEEKDAY: Final = 0b1111111
 _AROUND: Final = 35  # days: no date of a month, nor L-30, is further away
 
 
@@ -27,6 +28,20 @@ def _counts(days: Any) -> bool:
     if isinstance(days, DayPattern):
         return bool(days.nearest or days.near_end)
     return isinstance(days, CalendarDays) and bool(days.nth) and days.together
+
+
+def counted_apart(days: Days) -> tuple[Days, list[Days]]:
+    """Return the days without those that business days decide; and of these each position, one day a month at most."""
+    if isinstance(days, DayPattern):
+        rest = replace(days, nearest=0, near_end=0)
+        none = replace(rest, days=0, last_day=False, from_end=0)
+        if days.either:
+            none = replace(none, either=False, weekdays=_EVERY_WEEKDAY, nth=0, last_weekdays=0)
+        found: list[Days] = [replace(none, nearest=1 << n) for n in range(32) if days.nearest >> n & 1]
+        return rest, found + [replace(none, near_end=1 << n) for n in range(32) if days.near_end >> n & 1]
+    if isinstance(days, CalendarDays) and _counts(days):
+        return replace(days, nth=()), [replace(days, nth=(n,)) for n in days.nth]
+    return days, []
 
 
 class Workdays:

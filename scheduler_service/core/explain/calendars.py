@@ -35,7 +35,10 @@ def stands_for(job: Job, at: Instant) -> list[Because]:
     """Return for which other days the run of this instant stands."""
     schedule = job.schedule
     if isinstance(schedule, ClosedSchedule) and at in schedule.also:
-        return [Because("Its day was moved here before the calendars were changed; each day runs once.")]
+        message = (
+            "Its day was here before the calendars were changed; where it is now was past by then. Each day runs once."
+        )
+        return [Because(message)]
     days = moved_from(schedule, at)
     return [Because(f"It stands for {day_text(one.day)} too, which is {one.because}.") for one in days]
 

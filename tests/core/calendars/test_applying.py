@@ -11,13 +11,15 @@ from itinerary.protocol.instants import DAY, HOUR, MINUTE, Instant
 from scheduler_service.core.calendars.applying import CalendarApplier, with_calendars
 from scheduler_service.core.calendars.carrying import REACH
 from scheduler_service.core.calendars.model import CalendarVersion, Compiled, JobCalendars, NamedDays, Weekly
+from scheduler_service.core.explain.calendars import left_out_by, stands_for
+from scheduler_service.core.explain.facts import Version
 from scheduler_service.core.index.expansion import expand_table
 from scheduler_service.core.index.job_table import JobTable
 from scheduler_service.core.leader.planning import fires
 from scheduler_service.core.model import Job, JobHistory
 from scheduler_service.core.schedules.schedule import occurrences
-from tests.support.calendar_model import EPOCH, is_closed_day, number
-from tests.support.moments import at, cron, texts
+from tests.support.calendar_model import EPOCH, is_closed_day, nearest, nth, number, of_month
+from tests.support.moments import at, cron, schedule_of, texts
 
 FRIDAY, SATURDAY, SUNDAY, MONDAY = (number(date(2026, 11, 27)) + n for n in range(4))
 AT_NINE = cron("0 9 * * *")
@@ -226,3 +228,117 @@ def test_each_day_fires_once_through_random_edits(seed: int) -> None:
 
 def set_of(schedule: Any) -> set[Instant]:
     return set(occurrences(schedule, BEGIN - 50 * DAY, END + 50 * DAY))
+
+
+WORKDAYS = JobCalendars(workdays="c")
+LAST, FIFTEENTH = cron("0 9 LW * *"), cron("0 9 15W * *")
+
+
+def workday(*numbers: int) -> Any:
+    spec = {"kind": "calendar", "unit": "month", "weekdays": ["workday"], "nth": numbers, "at": ["09:00"]}
+    return schedule_of({**spec, "start": "2026-01-01"})
+
+
+def december(*free: int) -> Compiled:
+    return days(*(number(date(2026, 12, day)) for day in free))
+
+
+@pytest.mark.parametrize(
+    ("own", "before", "edited", "after", "expected"),
+    [
+        (LAST, [31], "30T12:00", [], ["12-30"]),  # ran on the 30th: not again on the 31st
+        (LAST, [], "30T12:00", [31], ["12-31"]),  # the 30th is past: where it was
+        (LAST, [], "30T08:00", [31], ["12-30"]),
+        (LAST, [30, 31], "29T12:00", [31], ["12-29"]),
+        (cron("0 9 30,LW * *"), [31], "30T12:00", [], ["12-30"]),
+        (cron("0 9 30,LW * *"), [], "30T12:00", [31], ["12-30", "12-31"]),  # two days on one instant, one ran
+        (FIFTEENTH, [15], "14T12:00", [], ["12-14"]),
+        (FIFTEENTH, [14, 15], "15T12:00", [15], ["12-16"]),
+        (cron("0 9 15W,16W * *"), [15], "15T12:00", [16], ["12-14", "12-16"]),
+        (cron("0 9 L-3W * *"), [28], "28T12:00", [], ["12-29"]),
+        (cron("0 9 LW * 3"), [31], "30T12:00", [], ["12-02", "12-09", "12-16", "12-23", "12-30"]),
+        (cron("0 9 LW * 4"), [], "30T12:00", [31], ["12-03", "12-10", "12-17", "12-24", "12-31"]),
+        (cron("0 9 LW * 5"), [], "20T12:00", [31], ["12-04", "12-11", "12-18", "12-25", "12-30"]),
+        (cron("0 9 15W * 5"), [15], "14T12:00", [], ["12-04", "12-11", "12-14", "12-18", "12-25"]),
+        (LAST, [], "20T12:00", list(range(1, 32)), []),  # a month without business days
+        (workday(3), [], "03T12:00", [2], ["12-03"]),
+        (workday(3), [2], "03T12:00", [], ["12-04"]),
+        (workday(-2), [31], "29T12:00", [], ["12-29"]),
+    ],
+)
+def test_a_day_that_business_days_decide_fires_once_over_an_edit(
+    own: Any, before: list[int], edited: str, after: list[int], expected: list[str]
+) -> None:
+    edits = (("2026-11-01T00:00:00Z", december(*before)), (f"2026-12-{edited}:00Z", december(*after)))
+    history = applied(*edits, of=job(own, WORKDAYS))
+    found = fired(history, "2026-12-01T00:00:00Z", "2027-01-01T00:00:00Z")
+    assert found == [f"{day}T09:00" for day in expected]
+
+
+def test_a_business_day_that_is_closed_since_an_edit_is_not_kept_by_it() -> None:
+    calendars = JobCalendars(("c",), workdays="c")
+    edits = (("2026-11-01T00:00:00Z", december()), ("2026-12-30T12:00:00Z", december(31)))
+    assert fired(applied(*edits, of=job(LAST, calendars)), "2026-12-01T00:00:00Z", "2027-01-01T00:00:00Z") == []
+
+
+def test_what_an_edit_left_to_a_business_day_is_explained() -> None:
+    def because(before: Compiled, after: Compiled) -> list[str]:
+        edits = (("2026-11-01T00:00:00Z", before), ("2026-12-30T12:00:00Z", after))
+        last, newest = at("2026-12-31T09:00:00Z"), applied(*edits, of=job(LAST, WORKDAYS)).current
+        return [one.message for one in left_out_by(Version(newest, None), last) + stands_for(newest, last)]
+
+    assert because(december(31), december()) == [
+        "Its day ran before the calendars were changed, on the day that it had then; each day runs once."
+    ]
+    assert because(december(), december(31)) == [
+        "Its day was here before the calendars were changed; where it is now was past by then. Each day runs once."
+    ]
+
+
+def test_a_job_whose_business_days_are_counted_by_a_calendar_from_now_on_keeps_what_ran() -> None:
+    first = replace(job(LAST), calendars=None)
+    second = replace(job(LAST, WORKDAYS), version=2, effective_from=at("2027-01-29T12:00:00Z"))
+    sundays = Compiled("UTC", (), (), (Weekly(0b0000001),))
+    history = with_calendars(JobHistory((first, second), 2), {"c": [version(BEGIN, sundays)]})
+    found = fired(history, "2027-01-01T00:00:00Z", "2027-03-01T00:00:00Z")
+    assert found == ["01-29T09:00", "02-27T09:00"], "a Friday, then a Saturday"
+
+
+def _followed(edits: list[tuple[Instant, Compiled]], which: Any, until: Instant) -> list[Instant]:
+    """The one time of each month and position, followed through the edits one after the other."""
+    found = set()
+    for month in (of_month(2026, 10), of_month(2026, 11), of_month(2026, 12), of_month(2027, 1), of_month(2027, 2)):
+        fires_at: Instant | None = None
+        for place, (start, free) in enumerate(edits):
+            end = edits[place + 1][0] if place + 1 < len(edits) else until
+            day = next(iter(which(free, month)), None)
+            alone = None if day is None else number(day) * DAY + 9 * HOUR
+            if place == 0 or alone is None or alone >= start:
+                fires_at = alone
+            if fires_at is not None and fires_at < end:
+                if fires_at >= start:
+                    found.add(fires_at)
+                break
+    return sorted(found)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_each_position_of_a_month_fires_once_through_random_edits(seed: int) -> None:
+    dice = Random(seed)
+    edits = [(BEGIN, days())]
+    for _ in range(dice.randint(1, 5)):
+        moment = edits[-1][0] + dice.randint(1, 20 * 24 * 60) * MINUTE
+        free = [FRIDAY - 66 + n for n in range(160) if dice.random() < dice.choice((0.05, 0.4, 0.9))]
+        weekly = dice.choice(((), (Weekly(0b1000001),), (Weekly(0b0111110),)))
+        edits.append((moment, Compiled("UTC", days(*free).days, (), weekly)))
+    target, before_end, place = dice.randint(1, 31), dice.randint(1, 25), dice.choice((1, 3, 9, -1, -4, -11))
+    for own, positions in (
+        (cron(f"0 9 {target}W * *"), [lambda free, month: nearest(free, month, min(target, len(month)))]),
+        (cron(f"0 9 L-{before_end}W * *"), [lambda free, month: nearest(free, month, len(month) - before_end)]),
+        (workday(place, 2), [lambda free, month, n=n: nth(free, month, [n]) for n in (place, 2)]),
+    ):  # fmt: skip
+        versions = [version(moment, compiled, n) for n, (moment, compiled) in enumerate(edits, 1)]
+        history = with_calendars(JobHistory((job(own, WORKDAYS),), 1), {"c": versions})
+        found = texts(instant for _, instant in fires(history, BEGIN, END))
+        expected = {i for which in positions for i in _followed(edits, which, END + 40 * DAY) if BEGIN <= i < END}
+        assert found == texts(sorted(expected))

@@ -10,7 +10,7 @@ from itinerary.protocol.instants import DAY
 from scheduler_service.core.calendars.closing import closed, closing_of
 from scheduler_service.core.calendars.model import Compiled, JobCalendars, NamedDays, Weekly
 from scheduler_service.core.schedules.schedule import occurrences
-from tests.support.calendar_model import has_day, number
+from tests.support.calendar_model import nearest, nth, number, of_month
 from tests.support.moments import at, cron, schedule_of, texts
 
 START = date(2026, 1, 1)
@@ -20,26 +20,6 @@ def counted(own: Any, free: Compiled, first: date, last: date) -> list[str]:
     schedule = closed(own, closing_of(JobCalendars(workdays="f"), {"f": free}))
     found = occurrences(schedule, number(first) * DAY, number(last) * DAY)
     return [text[:10] for text in texts(found)]
-
-
-def is_free(free: Compiled, day: date) -> bool:
-    weekend = not any(w.start == w.end == 0 for w in free.weekly) and day.isoweekday() >= 6
-    return weekend or has_day(free, day)
-
-
-def of_month(year: int, month: int) -> list[date]:
-    first = date(year, month, 1)
-    return [day for n in range(31) if (day := first + timedelta(days=n)).month == month]
-
-
-def nearest(free: Compiled, days: list[date], target: int) -> list[date]:
-    worked = [day for day in days if not is_free(free, day)]
-    return sorted(worked, key=lambda day: (abs(day.day - target), day))[:1] if target >= 1 else []
-
-
-def nth(free: Compiled, days: list[date], numbers: list[int]) -> list[date]:
-    worked = [day for day in days if not is_free(free, day)]
-    return [day for place, day in enumerate(worked) if place + 1 in numbers or place - len(worked) in numbers]
 
 
 @pytest.mark.parametrize("seed", range(12))
