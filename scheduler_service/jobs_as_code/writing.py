@@ -1,12 +1,16 @@
 """Stored jobs in the form of a file: only the fields that differ from the defaults. Pure."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from itinerary.protocol.errors import BadValue
+from scheduler_service.core.calendars.model import JobCalendars
+from scheduler_service.core.contract.calendar_json import CALENDARS
 from scheduler_service.core.contract.job_json import DEFAULTS
 from scheduler_service.core.contract.job_table import GROUPS
 from scheduler_service.core.schedules.schedule import canonical_spec
+
+_PARTS: Final = {**{group: DEFAULTS[group] for group in GROUPS}, "calendars": CALENDARS.write(JobCalendars())}
 
 
 def short_body(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -16,7 +20,7 @@ def short_body(body: Mapping[str, Any]) -> dict[str, Any]:
     for key, default in DEFAULTS.items():
         value = body.get(key)
         if value != default and value is not None:
-            short[key] = _differing(value, default) if key in GROUPS else value
+            short[key] = _differing(value, _PARTS[key]) if key in _PARTS else value
     return short
 
 

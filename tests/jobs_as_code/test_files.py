@@ -197,6 +197,14 @@ def test_the_short_form_means_the_same_and_cannot_be_shorter(spec: dict[str, Any
     assert short["schedule"].keys() == spec.keys()
 
 
+def test_calendars_are_written_without_what_the_service_fills_in() -> None:
+    schedule = {"kind": "cron", "expr": "0 2 * * *"}
+    body = definition({"job_id": "a", "task": "t", "schedule": schedule, "calendars": {"exclude": ["closed"]}})
+    short = short_body(body)
+    assert (definition(short), short["calendars"]) == (body, {"exclude": ["closed"]})
+    same("toml", [short])  # which has no null for `workdays`
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
