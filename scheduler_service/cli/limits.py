@@ -119,7 +119,7 @@ def _keys(limit: Any) -> str:
     if not limit["per_key"]:
         return "together"
     overrides = len(limit["overrides"])
-    return f"per key, {overrides} otherwise" if overrides else "per key"
+    return "per key" + (f", {overrides} override{'s' * (overrides > 1)}" if overrides else "")
 
 
 def _waiting(limit: Any) -> str | None:

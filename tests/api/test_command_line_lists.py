@@ -197,7 +197,7 @@ def test_limits_are_set_shown_and_deleted(itinerary: Itinerary, failed_run: str)
         "of each",
     )
     shown = itinerary.done("limits", "set", "tenant", *words)
-    for text in ("bounds       2 at a time", "counted      per key, 2 otherwise", "a=b: 20 at a time, 5 in 1m"):
+    for text in ("bounds       2 at a time", "counted      per key, 2 overrides", "a=b: 20 at a time, 5 in 1m"):
         assert text in shown
     changed = json.loads(itinerary.done("limits", "set", "tenant", "--override", "x=none", "--json"))
     assert changed["overrides"] == {"a=b": {"concurrency": 20, "rate": {"count": 5, "per": "1m"}}}
@@ -205,7 +205,7 @@ def test_limits_are_set_shown_and_deleted(itinerary: Itinerary, failed_run: str)
     head, stripe, tenant = itinerary.done("limits", "list").splitlines()
     assert head.split() == ["limit", "bounds", "keys", "in", "flight", "waiting", "description"]
     assert stripe.split() == ["stripe", "90", "in", "10s", "together", "-", "-"]
-    assert tenant.startswith("tenant  2 at a time  per key, 1 otherwise")
+    assert tenant.startswith("tenant  2 at a time  per key, 1 override")
     assert [limit["name"] for limit in json.loads(itinerary.done("limits", "list", "--json"))] == ["stripe", "tenant"]
     assert "stripe deleted" in itinerary.done("limits", "delete", "stripe")
     for words, status, told in (
