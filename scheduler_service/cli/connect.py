@@ -95,7 +95,9 @@ def headers_value(given: list[str] | None) -> dict[str, str] | None:
 
 
 def limits_value(given: list[str] | None, option: str = "--limit") -> list[Any] | None:
-    """Read limits, each NAME, NAME=KEY or JSON; None if there are none."""
+    """Read limits, each NAME, NAME=KEY or JSON; one empty text is an empty list, None if nothing was given."""
+    if given == [""]:
+        return []
     found: list[Any] = []
     for text in given or ():
         name, equals, key = text.partition("=")

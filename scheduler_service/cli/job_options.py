@@ -64,7 +64,10 @@ _FIELDS: Final = {
 _TYPES: Final[dict[type[FieldType], tuple[Any, str]]] = {
     Whole: (int, ""), Number: (float, ""), Flag: (bool, ""), Tags: (list[str], "; may be repeated"),
     Headers: (list[str], " as NAME=VALUE; may be repeated"), LimitKey: (str, ': a text, or {"from": "kwargs.tenant"}'),
-    Limits: (list[str], ', as NAME, NAME=KEY or {"name": ..., "key": {"from": "kwargs.tenant"}}; may be repeated'),
+    Limits: (
+        list[str],
+        ', as NAME, NAME=KEY or {"name": ..., "key": {"from": "kwargs.tenant"}}; may be repeated; empty for none',
+    ),
     Calendars: (str, ', as JSON: {"exclude": ["holidays"], "when_excluded": "next_day"}; empty for none'),
     Time: (str, "; without an offset in your zone"),
 }  # fmt: skip

@@ -100,6 +100,8 @@ def test_enqueueing_with_a_key_twice_is_one_run_and_times_are_meant_in_the_reade
     run = json.loads(itinerary.done("jobs", "trigger", "once", "--limit", "api", "--fair-key", "mine", "--json"))
     assert (run["limits"], run["fair_key"]) == (["api"], "mine")
     assert json.loads(itinerary.done("jobs", "show", "once", "--json"))["schedule"]["at"] == "2999-07-01T16:00:00Z"
+    itinerary.done("jobs", "edit", "once", "--limit", "")
+    assert json.loads(itinerary.done("jobs", "show", "once", "--json"))["limits"] == []
 
 
 @pytest.mark.parametrize(
