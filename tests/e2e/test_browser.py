@@ -75,6 +75,7 @@ def test_a_job_is_made_seen_to_run_paused_and_run_by_hand(browser: Browser, runn
     browser.open(f"{url}/new-job")
     put(browser, "job_id", "tick")
     put(browser, "task", "itinerary.echo")
+    browser.click("[name=kind][value=interval]")
     put(browser, "interval.every", "0s")
     browser.wait_for("document.querySelector('#preview .hint')")
     put(browser, "interval.every", "5s")

@@ -34,8 +34,6 @@ class Installation(AbstractContextManager["Installation"]):
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        argv = [WORKER_PYTHON, "-m", "itinerary", "worker", "-c", "1", "-P", "solo", "-Q", self._queue]
-        self.worker = self._stack.enter_context(Child(argv, env=project_env(**self._variables)))
         leader = self._stack.enter_context(open_leader(self.settings))
         thread = threading.Thread(target=leader.run, name="leader of the installation")
         thread.start()
@@ -45,6 +43,9 @@ class Installation(AbstractContextManager["Installation"]):
         # With nothing in flight the epoch is accepted at once; with a run it would take eight seconds.
         with closing(connect(self.settings.redis_url)) as client:
             wait_until(lambda: client.get(Keys(self.settings.key_prefix).epoch), WITHIN)
+        # Not before: beside another installation's leader, a worker without its own refuses to start.
+        argv = [WORKER_PYTHON, "-m", "itinerary", "worker", "-c", "1", "-P", "solo", "-Q", self._queue]
+        self.worker = self._stack.enter_context(Child(argv, env=project_env(**self._variables)))
         return self
 
     def __exit__(
