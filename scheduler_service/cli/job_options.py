@@ -19,7 +19,6 @@ from scheduler_service.cli.connect import headers_value, instant_text, json_valu
 from scheduler_service.core.contract.calendar_json import CALENDARS, Calendars
 from scheduler_service.core.contract.fields import OVERLAP, Tags
 from scheduler_service.core.contract.job_table import JOB_FIELDS, JOB_ID, SCHEDULE, JobField, leaves
-from scheduler_service.core.schedules import window_specs
 
 Key = Annotated[
     str | None, typer.Option("--key", help="Idempotency key: repeating it creates nothing new.", show_default=False)
@@ -145,7 +144,9 @@ def _schedule(options: dict[str, Any]) -> Any:
     own = ("offset", "timezone", "balanced", "day_match", "dtstart")
     extra = {name: options[name] for name in own if options[name] is not None}
     if options["window"] is not None:
-        extra["window"] = window_specs.from_text(options["window"]) if options["window"] else None
+        from scheduler_service.core.schedules.window_specs import from_text  # loads numpy
+
+        extra["window"] = from_text(options["window"]) if options["window"] else None
     if options["dialect"] is not None:
         extra["dialect"] = options["dialect"] or None  # null takes it away
     schedule = next(iter(given.values()), None)

@@ -27,6 +27,7 @@ SERVED = (["ours"], [SECRET], ["ours", SECRET])
 NONSENSE = ("", "queues=", "queues=a;queues=b", "teams=a", "tasks=*a*", "jobs=", "queues", "jobs=a,")
 NEEDED = {
     "/api/v1/jobs/{job_id}/explain": "?at=2026-11-01T01:00:00Z",
+    "/api/v1/calendars/of-all/days": "?year=2999",
     "/failures/backfill": "?from=2026-11-01T00:00:00Z&to=2026-11-01T03:00:00Z",
 }
 WINDOW = {"from": "2026-11-01T00:00:00Z", "to": "2026-11-01T03:00:00Z"}
@@ -65,7 +66,9 @@ def shared(client_of: Callable[[Settings], TestClient], settings: Settings) -> T
         cancelled = {"task": f"{mine}.task", "queue": mine, "run_at": "2999-01-01T00:00:00Z"}
         run_id = api.post("/api/v1/runs", json=cancelled, headers=root).json()["run_id"]
         assert api.post(f"/api/v1/runs/{run_id}/cancel", headers=root).status_code == 202
-        applied = {"source": f"{mine}-file", "jobs": [{**body, "job_id": f"{mine}.applied"}]}
+        closed = {**body, "job_id": f"{mine}.applied", "calendars": {"exclude": ["of-all"]}}
+        assert api.put("/api/v1/calendars/of-all", json={"rules": [{"date": "2999-01-01"}]}, headers=root).is_success
+        applied = {"source": f"{mine}-file", "jobs": [closed]}
         assert api.post("/api/v1/jobs/apply", json=applied, headers=root).status_code == 200
     return api
 
@@ -103,8 +106,10 @@ def test_no_route_shows_a_row_of_others(shared: TestClient, leader: AnsweringLea
     for _, path, route in routes_of(shared.app):  # type: ignore[arg-type]  # the application itself
         if "GET" not in route.methods:
             continue
-        path = path.replace("/manual/{name}", "/manual/runs").replace(
-            "{name}", "overview.png"
+        path = (
+            path.replace("/manual/{name}", "/manual/runs")
+            .replace("{name}", "overview.png")
+            .replace("{calendar_id}", "of-all")
         )  # the same for everybody
         for job_id, run_id in itertools.product(jobs, [run_ids[0], run_ids[-1]]):
             address = path.replace("{job_id}", job_id).replace("{run_id}", run_id).replace("{queue}", SECRET)

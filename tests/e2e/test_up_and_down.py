@@ -43,7 +43,7 @@ def test_the_demo_adds_jobs_of_each_kind_and_their_runs_complete(demo: Running) 
     demo.process.wait_for_line("demo   | * done", 60)
     with demo.client() as client:
         kinds = {job["schedule"]["kind"] for job in client.jobs()["items"]}
-        assert kinds == {"cron", "hourly", "interval", "once", "solar"}
+        assert kinds == {"cron", "hourly", "interval", "once", "solar", "rrule", "any"}
         wait_until(
             lambda: client.runs(job_id="demo.heartbeat", state="completed")["items"], 40, lambda: demo.output, every=0.5
         )

@@ -5,7 +5,13 @@ from collections.abc import Iterator
 from fastapi import FastAPI
 from fastapi.routing import APIRoute, iter_route_contexts
 
-NAMES = {"job_id": "a.job", "run_id": "a.job_2026-12-01T01:00:00Z", "queue": "mails", "name": "api"}
+NAMES = {
+    "job_id": "a.job",
+    "run_id": "a.job_2026-12-01T01:00:00Z",
+    "queue": "mails",
+    "name": "api",
+    "calendar_id": "de",
+}
 
 
 def routes_of(app: FastAPI) -> Iterator[tuple[str, str, APIRoute]]:

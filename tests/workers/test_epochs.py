@@ -75,6 +75,8 @@ def whole(redis_server: RedisServer, sqlite_url: str, tmp_path: Path) -> Iterato
 @pytest.fixture(params=["prefork", "threads"])
 def busy(request: pytest.FixtureRequest, whole: Whole) -> tuple[str, list[str]]:
     """One run is running and waits for its gate, three are pending behind it."""
+    with whole.redis.client() as client:  # else the first run may be sent again for the first epoch
+        wait_until(lambda: client.get(KEYS.epoch), 20)
     whole.bench.worker("-c", "1", "-P", request.param, CAREFUL="yes")
     running = whole.enqueue("user.gated", whole.bench.gate())
     whole.becomes(running, RunState.RUNNING)

@@ -10,9 +10,9 @@ from itinerary.protocol.identity import check_job_id
 from itinerary.protocol.instants import Instant, format_instant, parse_instant
 from scheduler_service.core.calendars.closing import Applied, closed_by
 from scheduler_service.core.calendars.model import Compiled, JobCalendars
-from scheduler_service.core.contract.calendar_json import CALENDARS, misfits
+from scheduler_service.core.contract.calendar_json import CALENDARS
 from scheduler_service.core.contract.calendar_marks import left_out_body, stands_for
-from scheduler_service.core.contract.calendar_uses import refuse_calendars
+from scheduler_service.core.contract.calendar_uses import misfits, refuse_calendars
 from scheduler_service.core.contract.job_warnings import END_OF_TIME, NEVER, NONE_OPEN, is_to_come, job_warnings
 from scheduler_service.core.contract.job_words import job_sentence, schedule_sentence
 from scheduler_service.core.contract.unknown_fields import note

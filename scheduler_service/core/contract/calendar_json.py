@@ -1,7 +1,4 @@
-"""The calendars that a job names as JSON, and what of them the job alone decides.
-
-Whether the calendars exist, and fit the job's zone, is judged by core.calendars where the job is saved.
-"""
+"""The calendars that a job names as JSON. Loads no schedules: the command line reads this."""
 
 from typing import Any, Final, get_args
 
@@ -9,9 +6,7 @@ from itinerary.protocol.errors import BadValue
 from itinerary.protocol.field_types import FieldType, read_list, read_object
 from itinerary.protocol.limits import LIMIT, LIMIT_RULE
 from scheduler_service.core.calendars.model import JobCalendars, WhenExcluded
-from scheduler_service.core.calendars.workdays import counts_workdays
 from scheduler_service.core.memo import shared
-from scheduler_service.core.schedules.kinds import Schedule, WallSchedule
 
 MOST_CALENDARS: Final = 20
 CALENDAR_ID: Final = LIMIT
@@ -71,15 +66,3 @@ def _id(value: Any, field: str) -> str:
     if not isinstance(value, str) or not CALENDAR_ID.fullmatch(value):
         raise BadValue(field, value, f"give the id of a calendar; {LIMIT_RULE}")
     return value
-
-
-def misfits(calendars: JobCalendars, schedule: Schedule, field: str = "calendars") -> list[BadValue]:
-    """Return an error for each part that this schedule cannot have."""
-    found = []
-    if calendars.when_excluded != "skip" and not isinstance(schedule, WallSchedule):
-        rule = "only wall times move: use skip, or a schedule of kind cron, hourly or calendar"
-        found.append(BadValue(f"{field}.when_excluded", calendars.when_excluded, rule))
-    if calendars.workdays is not None and not counts_workdays(schedule):
-        rule = "only W of a cron line, and nth with weekdays workday, count by free days; leave it out"
-        found.append(BadValue(f"{field}.workdays", calendars.workdays, rule))
-    return found

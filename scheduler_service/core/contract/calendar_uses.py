@@ -1,6 +1,6 @@
-"""Whether the calendars that jobs name exist, and have what the jobs need of them. Pure.
+"""Whether jobs may name their calendars: by what a job alone decides, and by what the calendars have. Pure.
 
-The store asks it in the transaction that saves the job.
+The store asks for the second in the transaction that saves the job.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,8 +9,9 @@ from itinerary.protocol.errors import BadValue, BadValues
 from itinerary.protocol.run_request import MOST_ERRORS
 from scheduler_service.core.calendars.closing import none_to_come
 from scheduler_service.core.calendars.model import Compiled, JobCalendars
+from scheduler_service.core.calendars.workdays import counts_workdays
 from scheduler_service.core.model import Job
-from scheduler_service.core.schedules.kinds import zone_of
+from scheduler_service.core.schedules.kinds import Schedule, WallSchedule, zone_of
 
 
 def calendars_named(job: Job | None) -> JobCalendars | None:
@@ -22,6 +23,18 @@ def counts_days(calendars: JobCalendars, calendar_id: str) -> bool:
     """Whether the job moves or counts days by this calendar, so that it needs whole days of its zone."""
     moves = calendars.when_excluded != "skip" and calendar_id in (*calendars.exclude, *calendars.only)
     return moves or calendar_id == calendars.workdays
+
+
+def misfits(calendars: JobCalendars, schedule: Schedule, field: str = "calendars") -> list[BadValue]:
+    """Return an error for each part that this schedule cannot have."""
+    found = []
+    if calendars.when_excluded != "skip" and not isinstance(schedule, WallSchedule):
+        rule = "only wall times move: use skip, or a schedule of kind cron, hourly or calendar"
+        found.append(BadValue(f"{field}.when_excluded", calendars.when_excluded, rule))
+    if calendars.workdays is not None and not counts_workdays(schedule):
+        rule = "only W of a cron line, and nth with weekdays workday, count by free days; leave it out"
+        found.append(BadValue(f"{field}.workdays", calendars.workdays, rule))
+    return found
 
 
 def refuse_calendars(saved: Sequence[tuple[str, Job]], known: Mapping[str, Compiled]) -> None:

@@ -13,7 +13,7 @@ from itinerary.protocol.limits import ARGUMENT_RULE, KeyFrom
 from itinerary.protocol.redaction import is_hidden, redacted
 from itinerary.protocol.run_fields import check_payload
 from itinerary.protocol.run_request import read_fields, refuse_unknown
-from scheduler_service.core.contract.calendar_json import misfits
+from scheduler_service.core.contract.calendar_uses import misfits
 from scheduler_service.core.contract.fields import read_misfire, read_retry
 from scheduler_service.core.contract.job_table import JOB_FIELDS, JOB_TYPES
 from scheduler_service.core.contract.unknown_fields import joined, split
