@@ -93,15 +93,15 @@ def _check(event: Component) -> None:
 
     for name, why in event.errors:
         if name in _TIMES or (name is None and any(f"'{time}" in why for time in _TIMES)):
-            raise IcsError(f"{_title(event)}: {name or 'a line'} cannot be read: {why}"[:_LONGEST_ERROR])
+            raise IcsError(f"{_called(event)}: {name or 'a line'} cannot be read: {why}"[:_LONGEST_ERROR])
     for name in _TIMES:
         for value in _listed(event.get(name)):
             named = value.params.get("TZID")
             if named is not None and tzp.timezone(named) is None:
-                raise IcsError(f"{_title(event)}: the zone {named[:100]!r} is unknown, and no VTIMEZONE describes it")
+                raise IcsError(f"{_called(event)}: the zone {named[:100]!r} is unknown, and no VTIMEZONE describes it")
     for rule in _listed(event.get("RRULE")):
         if rule.get("FREQ", [""])[0] not in _FREQUENCIES:
-            raise IcsError(f"{_title(event)}: RRULE: FREQ must be one of {', '.join(_FREQUENCIES)}")
+            raise IcsError(f"{_called(event)}: RRULE: FREQ must be one of {', '.join(_FREQUENCIES)}")
 
 
 def _expanded(calendar: Component, start: datetime, end: datetime) -> Iterator[Component]:
@@ -133,6 +133,10 @@ def _within(occurrences: Iterable[Component], zone: ZoneInfo, start: int, end: i
             if whole.first <= whole.last:
                 days.add(whole)
     return IcsEvents(tuple(sorted(days)), tuple(sorted(spans)))
+
+
+def _called(event: Component) -> str:
+    return _title(event) or "an event without a title"
 
 
 def _title(event: Component) -> str:

@@ -137,6 +137,7 @@ def test_several_calendars_in_one_file_are_one_set():
         (ics(event("DTSTART;VALUE=DATE:20260601", "RRULE:FREQ=SOMETIMES")), "Closed: RRULE cannot be read"),
         (ics(event("DTSTART:20260601T090000Z", "RRULE:FREQ=SECONDLY")), "RRULE: FREQ must be one of DAILY"),
         (ics(event("DTSTART:20260601T090000Z", "RRULE:FREQ=HOURLY")), "RRULE: FREQ must be one of DAILY"),
+        (ics(event("DTSTART:20260601T090000Z", "RRULE:FREQ=HOURLY", name="")), "an event without a title: RRULE: FREQ"),
         (ics("X-WR-TIMEZONE:Nowhere\n", event("DTSTART:20260601T090000Z")), "cannot be read"),
         (b"BEGIN:VCALENDAR\n" * 2_000, "no complete iCalendar file"),
         (b"x" * (5 * 1024 * 1024 + 1), "over 5242880 bytes"),
