@@ -4,9 +4,10 @@ A schedule holds times only: bounds, jitter, misfire and overlap belong to the j
 the others plain instants. Only `parse_schedule` creates them.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
 
 from itinerary.protocol.instants import SECOND, Duration, Instant
 from scheduler_service.core.schedules.closed import ClosedSchedule
@@ -113,29 +114,26 @@ OwnSchedule = SimpleSchedule | UnionSchedule
 Schedule = OwnSchedule | ClosedSchedule
 
 
-# One object represents all equal schedules, so that a million jobs stay small and are expanded together.
-@lru_cache(maxsize=65_536)
-def shared_interval(schedule: IntervalSchedule) -> IntervalSchedule:
-    """Return the shared object of all intervals that equal this one."""
-    return schedule
+_Kind = TypeVar("_Kind", bound=Schedule)
 
 
-@lru_cache(maxsize=65_536)
-def shared_calendar(schedule: CalendarSchedule) -> CalendarSchedule:
-    """Return the shared object of all calendars that equal this one."""
-    return schedule
+def _sharing() -> Callable[[_Kind], _Kind]:
+    """Return what gives one object for all schedules of one kind that are equal.
+
+    So a million jobs stay small and are expanded together.
+    """
+
+    @lru_cache(maxsize=65_536)
+    def shared(schedule: _Kind) -> _Kind:
+        return schedule
+
+    return shared
 
 
-@lru_cache(maxsize=65_536)
-def shared_window(schedule: WindowSchedule) -> WindowSchedule:
-    """Return the shared object of all windows that equal this one."""
-    return schedule
-
-
-@lru_cache(maxsize=65_536)
-def shared_union(schedule: UnionSchedule) -> UnionSchedule:
-    """Return the shared object of all unions that equal this one."""
-    return schedule
+shared_interval: Final[Callable[[IntervalSchedule], IntervalSchedule]] = _sharing()
+shared_calendar: Final[Callable[[CalendarSchedule], CalendarSchedule]] = _sharing()
+shared_window: Final[Callable[[WindowSchedule], WindowSchedule]] = _sharing()
+shared_union: Final[Callable[[UnionSchedule], UnionSchedule]] = _sharing()
 
 
 def zone_of(schedule: Schedule) -> str:
