@@ -58,7 +58,7 @@ MATRIX = {
     "matrix-celery-5.6.lock": (
         "3.10", [], [SMALL], ["celery==5.6.2", "kombu[redis]==5.6.2", "redis==6.4.0", BATCHES, *USED]
     ),
-    "matrix-celery-5.7.lock": ("3.10", ["-c", "deploy/requirements.lock"], [SMALL], ["celery==5.7.0", *USED]),
+    "matrix-celery-5.7.lock": ("3.10", ["-c", "deploy/requirements-worker.lock"], [SMALL], ["celery==5.7.0", *USED]),
     "matrix-django-4.2.lock": (
         "3.11", [], [SMALL],
         ["celery==5.4.0", "kombu[redis]==5.4.2", "redis==5.2.1", "django>=4.2,<5", "django-celery-beat>=2.8,<2.9",
