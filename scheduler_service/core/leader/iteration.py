@@ -229,7 +229,9 @@ def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
 def _inbox(state: SchedulerState, step: Step, read: InboxRead) -> None:
     redis_epoch.inbox_read(state, step, read)
     for message in read.messages:
-        _take_message(state, step, message)
+        # A request that was read before was answered then; a client without its answer asks again.
+        if not (step.again and isinstance(message, Query | RebalanceAsked)):
+            _take_message(state, step, message)
     step.again = False
 
 

@@ -13,14 +13,17 @@ from scheduler_service.core.balancing.placements import (
     PlaceJobs,
     Placement,
     PlacesFound,
+    PlanRebalance,
     RebalanceAsked,
     RebalanceOrder,
     RebalancePlan,
     placed,
 )
 from scheduler_service.core.balancing.slot_balancer import slot_key
-from scheduler_service.core.leader.commands import ReadJobs
+from scheduler_service.core.leader.commands import ReadJobs, Reply
 from scheduler_service.core.leader.iteration import iterate
+from scheduler_service.core.leader.messages import Query
+from scheduler_service.core.leader.results import InboxRead
 from scheduler_service.core.leader.state import CoreSettings
 from scheduler_service.core.model import Job, NewRun, RunKind
 from tests.support.world import MONDAY, World
@@ -399,3 +402,13 @@ def test_a_move_that_the_database_refused_is_not_known_as_one(world: World) -> N
     assert known == {**before, "job01": MONDAY + 4 * HOUR}
     assert [one.job_ids for one in commands if isinstance(one, ReadJobs)] == [("job00",)]
     assert [[job.job_id for job in one.jobs] for one in commands if isinstance(one, FollowJobs)] == [["job01"]]
+
+
+def test_a_request_that_is_read_once_more_is_not_carried_out_twice(world: World) -> None:
+    """The inbox is read from its start when an epoch of Redis is accepted."""
+    asked = RebalanceAsked("preview", "p", "p", False, "ann", "operator")
+    for again, planned in ((False, 1), (True, 0)):
+        read = InboxRead((asked, Query("queue_depth", None, "q")), "1-0", again=again)
+        world.state, commands = iterate(world.state, [read], world.now)
+        assert len([one for one in commands if isinstance(one, PlanRebalance)]) == planned
+        assert len([one for one in commands if isinstance(one, Reply)]) == planned
