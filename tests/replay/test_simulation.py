@@ -9,8 +9,8 @@ from tests.support import simulation
 from tests.support.simulation import simulate
 
 FAST = 50
-SLOW = 2_500
-CHUNK = 250
+SLOW = 1_250
+CHUNK = 125
 
 
 def bad(seeds: range) -> str:
