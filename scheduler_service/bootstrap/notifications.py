@@ -12,6 +12,7 @@ from scheduler_service.config.settings import Settings
 from scheduler_service.loops.delivery_worker import DeliveryWorker
 from scheduler_service.loops.notifier import AbsenceMonitor, LeadersNotifier, Notifying, Rules
 from scheduler_service.metrics.notices import NoticeMetrics
+from scheduler_service.notify.apprise_target import AppriseTarget
 from scheduler_service.notify.mail import Mail
 from scheduler_service.notify.webhook import Webhook
 from scheduler_service.ports.notices import NoticeMeter, Target
@@ -34,6 +35,7 @@ def targets_of(settings: Settings) -> list[Target]:
     if settings.smtp_url is not None:
         to = settings.notify_email_to
         targets.append(Mail(read_smtp_url(settings.smtp_url), settings.notify_email_from or to[0], to))
+    targets += [AppriseTarget(each.name, url, each.route) for each in settings.notify_channels for url in each.urls]
     return targets
 
 

@@ -282,7 +282,7 @@ def _queues(settings: Settings) -> str:
 
 def _notices(settings: Settings) -> str:
     if not settings.notify_topics:
-        return "off: neither ITINERARY_NOTIFY_WEBHOOKS nor ITINERARY_NOTIFY_EMAIL_TO is set"
+        return "off: none of ITINERARY_NOTIFY_WEBHOOKS, _CHANNELS and _EMAIL_TO is set"
     with opened(settings) as database:
         backlog = SqlOutbox(database).backlog()
     if backlog.dead:

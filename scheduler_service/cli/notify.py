@@ -49,7 +49,7 @@ def _settings() -> "Settings":
 
     settings = load_settings()
     if not settings.notify_topics:
-        allowed = "name somebody there, or in ITINERARY_NOTIFY_EMAIL_TO"
+        allowed = "name somebody there, in ITINERARY_NOTIFY_CHANNELS or in ITINERARY_NOTIFY_EMAIL_TO"
         raise BadValue("ITINERARY_NOTIFY_WEBHOOKS", None, allowed)
     return settings
 

@@ -31,6 +31,7 @@ from itinerary.protocol.redaction import DEFAULT_KEYS
 from itinerary.protocol.sentinel_urls import is_sentinel, read_sentinel_url
 from itinerary.protocol.service_urls import in_schema, read_service_url
 from scheduler_service.config.amounts import DurationText, PublishWindow
+from scheduler_service.config.channels import Channels
 from scheduler_service.config.notify import Address, Addresses, Names, Secret, SmtpUrl, Topics, Webhooks
 from scheduler_service.config.tokens import ApiToken as ApiToken
 from scheduler_service.config.tokens import Role as Role
@@ -149,6 +150,7 @@ class Settings(BaseSettings):
     notify_email_to: Addresses = ()
     notify_email_from: Address | None = None
     smtp_url: SmtpUrl | None = Field(None, repr=False)
+    notify_channels: Channels = Field((), repr=False)
     notify_events: Topics = TOPICS
     notify_allow_private: bool = False
     notify_late_after: DurationText = 5 * MINUTE
@@ -165,7 +167,8 @@ class Settings(BaseSettings):
     @property
     def notify_topics(self) -> frozenset[Topic]:
         """The topics of notifications: none if there is no target."""
-        return self.notify_events if self.notify_webhooks or self.notify_email_to else frozenset()
+        anybody = self.notify_webhooks or self.notify_email_to or self.notify_channels
+        return self.notify_events if anybody else frozenset()
 
     @model_validator(mode="before")
     @classmethod

@@ -11,7 +11,8 @@ from typing import Final
 import structlog
 
 from itinerary.protocol.instants import SECOND, Duration, Instant
-from scheduler_service.core.notifications.notices import Message, Topic, Waiting, messages, next_try, ready
+from scheduler_service.core.notifications.notices import Message, Topic, Waiting, next_try, ready
+from scheduler_service.core.notifications.routing import JobLabels, addressed
 from scheduler_service.ports.notices import (
     Delivery,
     DeliveryFailed,
@@ -39,8 +40,8 @@ class DeliveryWorker:
 
     def round(self) -> None:
         """Seal the notices that are ready, then try the deliveries that are due."""
-        names = [target.name for target in self.targets]
-        sealed = self.outbox.seal(names, self.quiet, self._decide)
+        labelled = any(target.route.by_label for target in self.targets)
+        sealed = self.outbox.seal(self.quiet, self._decide, labelled=labelled)
         if sealed:
             log.info("notifications made", count=sealed)
         asked = {target.name: target for target in self.targets}
@@ -53,8 +54,15 @@ class DeliveryWorker:
         self.outbox.tidy(self.quiet)
         self.meter.backlogged(self.outbox.backlog())
 
-    def _decide(self, waiting: Sequence[Waiting], last: Mapping[Topic, Instant], now: Instant) -> list[Message]:
-        return messages(ready(waiting, last, now, self.quiet), now, self.new_id)
+    def _decide(
+        self,
+        waiting: Sequence[Waiting],
+        labels: Mapping[str, JobLabels],
+        last: Mapping[Topic, Instant],
+        now: Instant,
+    ) -> list[Message]:
+        routes = {target.name: target.route for target in self.targets}
+        return addressed(ready(waiting, last, now, self.quiet), labels, routes, now, self.new_id)
 
     def _try(self, target: Target, delivery: Delivery) -> bool:
         about = {"message_id": delivery.message_id, "topic": delivery.topic.value, "target": target.name}

@@ -18,6 +18,7 @@ from typing import Any, Final
 from itinerary.net.bounded import Fuse, addresses_of, connected, within
 from itinerary.protocol.instants import to_datetime
 from scheduler_service.config.notify import SmtpServer
+from scheduler_service.notify.texts import lines_of
 from scheduler_service.ports.notices import Delivery, DeliveryFailed, DeliveryRefused, Target
 
 TIMEOUT: Final = 10.0
@@ -134,35 +135,8 @@ def mail_of(delivery: Delivery, sender: str, to: Sequence[str]) -> EmailMessage:
     message["Message-ID"] = f"<{delivery.message_id}@itinerary.invalid>"
     message["Auto-Submitted"] = "auto-generated"
     message["X-Itinerary-Event"] = body["type"]
-    message.set_content("\n".join(_lines(body)))
+    message.set_content("\n".join(lines_of(body)))
     return message
-
-
-def _lines(body: Mapping[str, Any]) -> list[str]:
-    lines = [f"{body['text'][:1].upper()}{body['text'][1:]}.", ""]
-    for item in body["data"]["items"]:
-        lines += [f"* {item.get('job_id') or item.get('task') or body['type']}", *_details(item), ""]
-    if body["data"]["more"]:
-        lines += [f"and {body['data']['more']} more", ""]
-    return lines
-
-
-def _details(item: Mapping[str, Any]) -> list[str]:
-    error = item.get("error") or {}
-    if item["count"] == 1 or item["first_at"] == item["last_at"]:
-        when = f"at {item['last_at']}"
-    else:
-        when = f"{item['count']} times from {item['first_at']} to {item['last_at']}"
-    found = [f"{when}, over since" if item.get("over") else when]
-    if item.get("run_id"):
-        found.append(f"run {item['run_id']}")
-    if item.get("reason"):
-        found.append(f"because {item['reason']}")
-    if error.get("type"):
-        found.append(f"{error['type']}: {error.get('message') or ''}")
-    if item.get("holder"):
-        found.append(f"term {item['term']} of {item['holder']}, last confirmed {item['confirmed_at']}")
-    return [f"    {' '.join(line.split())}" for line in found]
 
 
 def _reasons(refused: Mapping[str, tuple[int, bytes]]) -> str:

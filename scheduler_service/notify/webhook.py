@@ -4,23 +4,20 @@ Signs `id.timestamp.body` with HMAC-SHA256; every try has the same `webhook-id`,
 """
 
 import base64
-import hashlib
 import hmac
-import re
 from collections.abc import Callable
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from itinerary.net import safe_http
 from itinerary.net.safe_http import CallFailed, CallRefused, Reach
 from itinerary.protocol.instants import SECOND, Instant
+from scheduler_service.notify.masking import digest, masked
 from scheduler_service.ports.notices import Delivery, DeliveryFailed, DeliveryRefused, Target
 from scheduler_service.version import VERSION
 
 TIMEOUT: Final = 10.0
 _GONE: Final = 410
-_TELLING: Final = 5
-"""Shorter pieces of an address are words such as `hook`, not secrets."""
 
 
 class Webhook(Target):
@@ -35,7 +32,7 @@ class Webhook(Target):
     @property
     def name(self) -> str:
         """The host and a digest of the URL, whose path or query may be a secret."""
-        return f"{urlsplit(self._url).hostname}#{hashlib.sha256(self._url.encode()).hexdigest()[:8]}"
+        return f"{urlsplit(self._url).hostname}#{digest(self._url)}"
 
     def deliver(self, delivery: Delivery) -> str:
         timestamp = self._clock() // SECOND
@@ -51,16 +48,8 @@ class Webhook(Target):
         except CallRefused as exc:
             raise DeliveryRefused(str(exc)) from exc
         except CallFailed as exc:
-            raise (DeliveryRefused if exc.status == _GONE else DeliveryFailed)(self._bare(str(exc))) from exc
+            raise (DeliveryRefused if exc.status == _GONE else DeliveryFailed)(masked(str(exc), self._url)) from exc
         return f"answered {answer['status']}"
-
-    def _bare(self, text: str) -> str:
-        """The error without the URL's path and query, which many servers repeat: they may be secrets."""
-        parts = urlsplit(self._url)
-        pieces = {piece for piece in re.split("[/?&=]", f"{parts.path}?{parts.query}") if len(piece) >= _TELLING}
-        for piece in sorted({*pieces, *map(unquote, pieces)}, key=len, reverse=True):
-            text = text.replace(piece, "***")
-        return text
 
 
 def signature(key: bytes, message_id: str, timestamp: int, body: str) -> str:

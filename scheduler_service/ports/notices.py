@@ -14,6 +14,7 @@ from scheduler_service.core.leader.poll_state import Place
 from scheduler_service.core.model import Job
 from scheduler_service.core.notifications.conditions import Pending, Running
 from scheduler_service.core.notifications.notices import Message, Notice, Topic, Waiting
+from scheduler_service.core.notifications.routing import EVERYTHING, JobLabels, Route
 
 
 class DeliveryFailed(ItineraryError):
@@ -48,6 +49,12 @@ class Backlog:
 
 NOTHING: Final = Backlog(0, 0)
 
+Decide = Callable[
+    [Sequence[Waiting], Mapping[str, JobLabels], Mapping[Topic, Instant], Instant],
+    Sequence[Message],
+]
+"""Picks what to send: notices that wait, labels by subject, the last message of each topic, the time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -64,6 +71,11 @@ class Target(Protocol):
     @property
     def name(self) -> str:
         """A stable name that shows no secret."""
+
+    @property
+    def route(self) -> Route:
+        """The notices that it gets."""
+        return EVERYTHING
 
     def deliver(self, delivery: Delivery) -> str:
         """Deliver and return the target's answer; raises DeliveryFailed or DeliveryRefused."""
@@ -89,15 +101,10 @@ class Outbox(Protocol):
         The other conditions end, if `found` is the `whole`.
         """
 
-    def seal(
-        self,
-        targets: Sequence[str],
-        quiet: Duration,
-        decide: Callable[[Sequence[Waiting], Mapping[Topic, Instant], Instant], Sequence[Message]],
-    ) -> int:
-        """Create deliveries to each target from the notices that `decide` picks, of subjects quiet for `quiet`.
+    def seal(self, quiet: Duration, decide: Decide, *, labelled: bool = False) -> int:
+        """Create deliveries of the messages that `decide` returns, of subjects quiet for `quiet`; return their number.
 
-        Returns the number of messages.
+        With `labelled` it is given the labels of the jobs concerned. A message without targets ends its notices.
         """
 
     def claim(self, targets: Sequence[str], hold: Duration) -> Delivery | None:

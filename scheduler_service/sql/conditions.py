@@ -55,7 +55,7 @@ class SqlConditions(Conditions):
     ) -> tuple[list[tuple[Named, Instant, Duration | None]], Place | None]:
         """Read the runs in a state, oldest first."""
         found = (
-            select(_R.run_id, _R.job_id, _R.task, since.label("since"), _R.timeout, _R.id)
+            select(_R.run_id, _R.job_id, _R.task, _R.queue, since.label("since"), _R.timeout, _R.id)
             .where(IS_TRACKED, _R.state == literal_column(f"'{state}'"), wanted, reads.behind(since, after))
             .order_by(since, _R.id)
             .limit(limit)
@@ -63,7 +63,7 @@ class SqlConditions(Conditions):
         with self._database.read() as connection:
             rows = connection.execute(found).all()
         place = (rows[-1].since, rows[-1].id) if len(rows) == limit else None
-        return [(Named(row.run_id, row.job_id, row.task), row.since, row.timeout) for row in rows], place
+        return [(Named(row.run_id, row.job_id, row.task, row.queue), row.since, row.timeout) for row in rows], place
 
     def jobs(self, after: str | None, limit: int) -> Page:
         """Parses only jobs that could end."""

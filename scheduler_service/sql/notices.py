@@ -36,7 +36,7 @@ _NOTICES: Final = Batch(
     holds=Boolean,
 )  # fmt: skip
 _IDS: Final = Batch(run_id=Text)
-_NAMED: Final = (runs.c.run_id, runs.c.job_id, runs.c.task)
+_NAMED: Final = (runs.c.run_id, runs.c.job_id, runs.c.task, runs.c.queue)
 
 
 class FactNotices:

@@ -4,7 +4,7 @@ Promises: a message exists exactly if its notices are marked as reported; each d
 time of its claim. If we die after a claim, its delivery is due again when the claim ends.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, false, func, insert, or_, select, update
@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, false, func, ins
 from itinerary.protocol.batches import batched
 from itinerary.protocol.instants import DAY, Duration, Instant
 from itinerary.protocol.json_text import storable
+from itinerary.protocol.run_fields import DEFAULT_QUEUE
 from scheduler_service.core.notifications.notices import (
     GIVE_UP_AFTER,
     LONGEST_PAUSE,
@@ -21,12 +22,14 @@ from scheduler_service.core.notifications.notices import (
     Topic,
     Waiting,
 )
+from scheduler_service.core.notifications.routing import JobLabels
 from scheduler_service.core.notifications.topics import CONDITIONS
-from scheduler_service.ports.notices import Backlog, Delivery, Outbox
+from scheduler_service.ports.notices import Backlog, Decide, Delivery, Outbox
 from scheduler_service.sql import notices as sql_notices
 from scheduler_service.sql.column_types import dump_json
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.notice_tables import UNREPORTED, deliveries, notices
+from scheduler_service.sql.tables import jobs
 
 _D: Final = deliveries.c
 _N: Final = notices.c
@@ -37,8 +40,6 @@ _DEAD_KEPT: Final = 30 * DAY
 _ANSWER_LENGTH: Final = 300
 _NOTICE: Final = (_N.topic, _N.subject, _N["count"], _N.first_at, _N.last_at, _N.said, _N.holds)
 _DELIVERY: Final = (_D.message_id, _D.target, _D.topic, _D.body, _D.made_at, _D.attempts)
-
-Decide = Callable[[Sequence[Waiting], Mapping[Topic, Instant], Instant], Sequence[Message]]
 
 
 class SqlOutbox(Outbox):
@@ -74,7 +75,7 @@ class SqlOutbox(Outbox):
                 connection.execute(update(notices).where(held_now, _N.subject.in_(these)).values(holds=False))
             sql_notices.add(connection, new, holds=True)
 
-    def seal(self, targets: Sequence[str], quiet: Duration, decide: Decide) -> int:
+    def seal(self, quiet: Duration, decide: Decide, *, labelled: bool = False) -> int:
         """Locks nothing while nothing may be reported, so that the leader can go on counting."""
         with self._database.read() as connection:
             now = self._database.read_clock(connection)
@@ -82,10 +83,12 @@ class SqlOutbox(Outbox):
             if connection.execute(select(_N.topic).where(ripe).limit(1)).first() is None:
                 return 0
         with self._database.write() as connection:
-            messages = decide(_unreported(connection, ripe), _last_reported(connection, now), now)
+            waiting = _unreported(connection, ripe)
+            labels = _labels(connection, [one.notice.subject for one in waiting]) if labelled else {}
+            messages = decide(waiting, labels, _last_reported(connection, now), now)
             for message in messages:
-                _note_messages(connection, message, targets, now)
-        return len(messages)
+                _note_message(connection, message, now)
+        return sum(bool(message.targets) for message in messages)
 
     def claim(self, targets: Sequence[str], hold: Duration) -> Delivery | None:
         """The claim is the time of the next try; one beyond any pause came from a clock that ran ahead."""
@@ -137,7 +140,8 @@ class SqlOutbox(Outbox):
                 and_(_D.state == "dead", _D.ended_at < now - _DEAD_KEPT),
             )
             connection.execute(delete(deliveries).where(over))
-            reported = and_(_N["count"] == 0, _N.holds == false(), _N.told_at < now - max(quiet, DAY))
+            is_old = or_(_N.told_at.is_(None), _N.told_at < now - max(quiet, DAY))
+            reported = and_(_N["count"] == 0, _N.holds == false(), is_old)
             connection.execute(delete(notices).where(reported))
 
     def retry_dead(self) -> int:
@@ -174,16 +178,31 @@ def _last_reported(connection: Connection, now: Instant) -> dict[Topic, Instant]
     return {Topic(topic): at for topic, at in connection.execute(last)}
 
 
-def _note_messages(connection: Connection, message: Message, targets: Sequence[str], now: Instant) -> None:
+def _labels(connection: Connection, subjects: Sequence[str]) -> dict[str, JobLabels]:
+    found: dict[str, JobLabels] = {}
+    for these in batched(sorted(set(subjects)), _AT_ONCE):
+        rows = connection.execute(select(jobs.c.job_id, jobs.c.definition).where(jobs.c.job_id.in_(these)))
+        found |= {row.job_id: _label(row.definition) for row in rows}
+    return found
+
+
+def _label(definition: Mapping[str, Any]) -> JobLabels:
+    return JobLabels(str(definition.get("queue", DEFAULT_QUEUE)), frozenset(definition.get("tags") or ()))
+
+
+def _note_message(connection: Connection, message: Message, now: Instant) -> None:
+    """Nobody is reported to where there is no target, so the topic needs no pause."""
     body = dump_json(message.body)
     row = {
         "message_id": message.message_id, "topic": message.topic.value, "body": body, "made_at": now, "attempts": 0,
         "next_at": now, "state": "waiting",
     }  # fmt: skip
-    connection.execute(insert(deliveries), [{**row, "target": target} for target in targets])
+    if message.targets:
+        connection.execute(insert(deliveries), [{**row, "target": target} for target in message.targets])
+    reported_at = {"told_at": now} if message.targets else {}
     for these in batched([notice.subject for notice in message.notices], _AT_ONCE):
         reported = and_(_N.topic == message.topic.value, _N.subject.in_(these))
-        connection.execute(update(notices).where(reported).values({"count": 0, "told_at": now}))
+        connection.execute(update(notices).where(reported).values({"count": 0, **reported_at}))
 
 
 def _text(row: Any) -> str | None:

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 
 import pytest
 from fastapi.testclient import TestClient
@@ -42,7 +43,8 @@ def give_up(outbox: SqlOutbox, told: Settings) -> None:
     """A message to the webhook that nobody will bring."""
     name = targets_of(told)[0].name
     outbox.hold(Topic.LEADER_ABSENT, [Notice(Topic.LEADER_ABSENT, "leader", 1, 1, 1, {})])
-    assert outbox.seal([name], 0, lambda w, *_: [Message("m-1", Topic.LEADER_ABSENT, {"a": 1}, (w[0].notice,))]) == 1
+    message = partial(Message, "m-1", Topic.LEADER_ABSENT, {"a": 1}, targets=(name,))
+    assert outbox.seal(0, lambda w, *_: [message(notices=(w[0].notice,))]) == 1
     delivery = outbox.claim([name], MINUTE)
     assert delivery is not None
     outbox.failed(delivery, "hooks.example answered 410", None)
@@ -94,7 +96,8 @@ def test_a_target_that_raises_what_none_should_is_shown_as_failed(
 
 @pytest.mark.slow
 def test_the_command_sends_a_test_to_everybody_and_says_what_came_back(told: Settings, outbox: SqlOutbox) -> None:
-    with WebhookReceiver() as well, WebhookReceiver(500) as broken:
+    with WebhookReceiver() as well, WebhookReceiver(500) as broken, WebhookReceiver() as chat:
+        url = chat.address.replace("http:", "json:")
         env = {
             "ITINERARY_DATABASE_URL": told.database_url,
             "ITINERARY_NOTIFY_WEBHOOKS": f"{well.url},{broken.url}?token=s3cret",
@@ -102,14 +105,17 @@ def test_the_command_sends_a_test_to_everybody_and_says_what_came_back(told: Set
             "ITINERARY_NOTIFY_EMAIL_TO": "ops@example.org",
             "ITINERARY_SMTP_URL": f"smtp://127.0.0.1:{free_port()}",
             "ITINERARY_NOTIFY_ALLOW_PRIVATE": "true",
+            "ITINERARY_NOTIFY_CHANNELS": json.dumps([{"name": "chat", "urls": [f"{url}/s3cret"], "tags": ["a"]}]),
         }
         itinerary = Itinerary(project_env(**env))
         ended = itinerary("notify", "test", "--json")
         assert (ended.returncode, ended.stderr) == (1, "")
         items = json.loads(ended.stdout)["items"]
-        assert [item["well"] for item in items] == [True, False, False]
+        assert [item["well"] for item in items] == [True, False, False, True]
         assert "answered 500" in items[1]["words"]
         assert "ConnectionRefused" in items[2]["words"]
+        assert items[3]["target"].startswith("chat#")
+        assert [post.path for post in chat.posts] == ["/s3cret"]
         assert "s3cret" not in ended.stdout
         (post,) = well.posts
         assert is_signed(post)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,9 +15,10 @@ from scheduler_service.core.leader.commands import Apply, CreateRuns, Transition
 from scheduler_service.core.leader.poll_state import Place
 from scheduler_service.core.model import Lease, MissedRange, NewRun, Overlap
 from scheduler_service.core.notifications.conditions import Pending
-from scheduler_service.core.notifications.notices import TOPICS, Named, Notice, Topic, messages, ready
+from scheduler_service.core.notifications.notices import TOPICS, Named, Notice, Topic, ready
+from scheduler_service.core.notifications.routing import EVERYTHING, Route, addressed
 from scheduler_service.core.run_state import Event, RunState
-from scheduler_service.ports.notices import Delivery
+from scheduler_service.ports.notices import Decide, Delivery
 from scheduler_service.sql import outbox as sql_outbox
 from scheduler_service.sql.conditions import SqlConditions
 from scheduler_service.sql.leader.store import SqlLeaderStore
@@ -67,7 +69,13 @@ def new_ids() -> Any:
 def seal(outbox: SqlOutbox, *targets: str, quiet: int = HOUR) -> int:
     """Tell everything that may be told."""
     ids = new_ids()
-    return outbox.seal(targets or ("a",), quiet, lambda w, last, now: messages(ready(w, last, now, quiet), now, ids))
+    return outbox.seal(quiet, to_all(*targets or ("a",), quiet=quiet, ids=ids))
+
+
+def to_all(*targets: str, quiet: int = HOUR, ids: Any) -> Decide:
+    """What is ready, to these targets."""
+    routes = dict.fromkeys(targets, EVERYTHING)
+    return lambda w, labels, last, now: addressed(ready(w, last, now, quiet), labels, routes, now, ids)
 
 
 def test_failures_are_counted_by_job_or_task_with_what_was_said_last(bed: StoreBed) -> None:
@@ -233,10 +241,31 @@ def test_a_storm_is_one_message_and_then_one_with_a_count_after_the_quiet_time(
     with bed.database.write() as connection:
         connection.execute(notices.update().values(told_at=outbox.now() - HOUR))
     ids = iter(["later"])
-    decide = lambda w, last, now: messages(ready(w, last, now, HOUR), now, lambda: next(ids))  # noqa: E731
-    assert outbox.seal(("a",), HOUR, decide) == 1
+    assert outbox.seal(HOUR, to_all("a", ids=lambda: next(ids))) == 1
     assert told(bed) == {("run.failed", "job"): 0}
     assert sorted(row.message_id for row in rows(bed, deliveries)) == ["1", "later"]
+
+
+def test_a_route_goes_by_the_jobs_queue_and_tags_and_what_nobody_wants_is_over(
+    bed: StoreBed, outbox: SqlOutbox
+) -> None:
+    for job_id, queue, tags in (("night", "bulk", ["billing"]), ("day", "default", [])):
+        bed.jobs.create(a_job(job_id, queue=queue, tags=tags))
+    found = [Notice(Topic.JOB_ENDED, job_id, 1, 1, 1, {"job_id": job_id}) for job_id in ("night", "day", "gone")]
+    outbox.hold(Topic.JOB_ENDED, found)
+    routes = {"tag": Route(tags=("bill*",)), "queue": Route(queues=("bulk",)), "job": Route(jobs=("night",))}
+    ids = new_ids()
+    decide: Decide = lambda w, labels, last, now: addressed(ready(w, last, now, HOUR), labels, routes, now, ids)  # noqa: E731
+    assert outbox.seal(HOUR, decide, labelled=True) == 1
+    assert {row.target for row in rows(bed, deliveries)} == {"tag", "queue", "job"}
+    (body,) = {row.body for row in rows(bed, deliveries)}
+    assert [item["job_id"] for item in json.loads(body)["data"]["items"]] == ["night"]
+    assert told(bed) == {("job.no_next_run", job_id): 0 for job_id in ("night", "day", "gone")}
+    # Nobody was told of `day`: it mutes nothing, and is forgotten once it is over.
+    assert {row.subject for row in rows(bed) if row.told_at is not None} == {"night"}
+    outbox.hold(Topic.JOB_ENDED, [])
+    outbox.tidy(HOUR)
+    assert [row.subject for row in rows(bed)] == ["night"]
 
 
 def claimed(outbox: SqlOutbox, *targets: str) -> Delivery:
@@ -265,8 +294,7 @@ def test_a_clock_that_ran_ahead_mutes_nothing(bed: StoreBed, outbox: SqlOutbox) 
     for found, sealed in ((others[:1], 1), (others, 0)):
         outbox.hold(Topic.LEADER_ABSENT, found)
         ids = iter([f"again-{sealed}"])
-        decide = lambda w, last, now: messages(ready(w, last, now, HOUR), now, lambda: next(ids))  # noqa: B023, E731
-        assert outbox.seal(("a",), HOUR, decide) == sealed
+        assert outbox.seal(HOUR, to_all("a", ids=partial(next, ids))) == sealed
 
 
 def test_each_target_gets_its_own_delivery_with_the_same_id_and_body(bed: StoreBed, outbox: SqlOutbox) -> None:
@@ -348,7 +376,7 @@ def test_what_was_asked_for_to_wait_its_turn_is_late_only_from_its_release_on(be
     assert not bed.leader.dispatch_runs(lease, [release(in_turn)], lease.now).refused
     assert conditions.in_flight(lease.now, 10, None) == ([], None)
     out, _ = conditions.in_flight(lease.now + 1, 10, None)
-    assert out == [Pending(Named(in_turn.run_id, None, "pkg.task"), lease.now)]
+    assert out == [Pending(Named(in_turn.run_id, None, "pkg.task", "default"), lease.now)]
 
 
 def test_a_look_finds_due_runs_that_wait_or_are_out_and_running_ones(bed: StoreBed) -> None:
@@ -360,9 +388,9 @@ def test_a_look_finds_due_runs_that_wait_or_are_out_and_running_ones(bed: StoreB
     sent, running = bed.dispatched(lease, one_off(lease.now - MINUTE), one_off(lease.now - HOUR, timeout=9 * SECOND))
     bed.leader.apply(lease, Apply((started(running, lease.now - MINUTE),)))
     waiting, end = conditions.waiting(lease.now, 10, None)
-    assert (waiting, end) == ([Pending(Named(waits.run_id, "job", "pkg.task"), waits.due_at)], None)
+    assert (waiting, end) == ([Pending(Named(waits.run_id, "job", "pkg.task", "default"), waits.due_at)], None)
     out, end = conditions.in_flight(lease.now, 10, None)
-    assert (out, end) == ([Pending(Named(sent.run_id, None, "pkg.task"), sent.due_at)], None)
+    assert (out, end) == ([Pending(Named(sent.run_id, None, "pkg.task", "default"), sent.due_at)], None)
     ((one,), end) = conditions.running(10, None)
     assert (one.run.run_id, one.started_at, one.timeout) == (running.run_id, lease.now - MINUTE, 9 * SECOND)
     assert end is None

@@ -1,5 +1,6 @@
 """Notifications of a whole deployment: a failure told in spite of kills, leaders lost, and nobody left to lead."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,19 @@ from tests.support.webhook_receiver import SECRET, WebhookReceiver, is_signed
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.postgres, pytest.mark.redis, pytest.mark.timeout(180)]
 
 
+def channel_to(receiver: WebhookReceiver) -> str:
+    url = receiver.address.replace("http:", "json:")
+    return json.dumps([{"name": "chat", "urls": [url], "queues": ["def*"], "events": ["run.failed"]}])
+
+
 def test_what_goes_wrong_is_told_once_whoever_is_killed(tmp_path: Path, postgres_url: str) -> None:
     with (
         WebhookReceiver(503, 200) as receiver,
+        WebhookReceiver("hang", 503, 200) as chat,
         Deployment(
             tmp_path, postgres_url, app="itinerary.worker.celery_app:app",
             ITINERARY_NOTIFY_WEBHOOKS=receiver.url, ITINERARY_NOTIFY_SECRET=SECRET, ITINERARY_LEASE_TTL="1s",
-            ITINERARY_NOTIFY_ALLOW_PRIVATE="true",
+            ITINERARY_NOTIFY_ALLOW_PRIVATE="true", ITINERARY_NOTIFY_CHANNELS=channel_to(chat),
         ) as deployed,
     ):  # fmt: skip
         first = deployed.leading()
@@ -26,6 +33,10 @@ def test_what_goes_wrong_is_told_once_whoever_is_killed(tmp_path: Path, postgres
                 client.enqueue("itinerary.fail", kwargs={"message": "no such order"})
         wait_until(lambda: receiver.posts, 20, lambda: deployed.output)
         assert receiver.taken == []
+        # The channel hangs, but no run waits for it.
+        wait_until(lambda: chat.posts, 20, lambda: deployed.output)
+        with deployed.client() as client:
+            assert client.wait(client.enqueue("itinerary.echo")["run_id"], timeout=10)["state"] == "completed"
 
         # The failures are committed and their message was refused: another leader brings it, and says who was lost.
         deployed.parts[first].kill_alone()
@@ -37,6 +48,10 @@ def test_what_goes_wrong_is_told_once_whoever_is_killed(tmp_path: Path, postgres
         assert (item["job_id"], item["task"]) == (None, "itinerary.fail")
         assert item["error"] == {"type": "RuntimeError", "message": "no such order"}
         assert all(map(is_signed, receiver.posts))
+
+        # The channel gets what it asked for, from the next leader.
+        wait_until(lambda: chat.taken, 60, lambda: deployed.output)
+        assert [post.body["title"] for post in chat.taken] == ["[Itinerary] 20 runs failed for good (itinerary.fail)."]
 
         # Nobody is left to lead: the API says so.
         for name in ("leader-1", "leader-2"):

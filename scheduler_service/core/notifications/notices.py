@@ -77,22 +77,25 @@ class Named:
     run_id: str
     job_id: str | None
     task: str
+    queue: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message sent once to each target; receivers detect repetitions by `message_id`."""
+    """A message sent once to each of its targets; receivers detect repetitions by `message_id`."""
 
     message_id: str
     topic: Topic
     body: Mapping[str, Any]
     notices: tuple[Notice, ...] = ()
+    targets: tuple[str, ...] = ()
 
 
 def run_notice(topic: Topic, run: Named, at: Instant, **facts: Any) -> Notice:
     """Return a notice about a run; its subject is its job, or its task if it has none."""
     subject = run.job_id or f"task:{run.task}"
-    fields = {"job_id": run.job_id, "task": run.task, "run_id": run.run_id, **facts}
+    queue = {} if run.queue is None else {"queue": run.queue}
+    fields = {"job_id": run.job_id, "task": run.task, "run_id": run.run_id, **queue, **facts}
     return Notice(topic, subject, 1, at, at, fields)
 
 
