@@ -13,6 +13,7 @@ from itinerary.protocol.redaction import use_keys
 from scheduler_service.api.context import ApiContext
 from scheduler_service.api.http.auth import check_exposure
 from scheduler_service.api.http.bodies import BodyLimit
+from scheduler_service.api.http.grants import grants_of
 from scheduler_service.api.http.guards import SafeHeaders, SameSite
 from scheduler_service.api.http.problems import install_problem_handlers
 from scheduler_service.api.http.rate_limit import RateLimit, rate_of
@@ -46,15 +47,16 @@ def build_app(context: ApiContext) -> FastAPI:
     """Build the API and the dashboard over these parts; BadValues if other machines could use it without a token."""
     check_exposure(context.settings)
     use_keys(context.settings.redact_keys)
-    app = _with_routes(with_tokens=bool(context.settings.api_tokens))
+    app = _with_routes(with_tokens=context.settings.asks_who)
     app.state.context = context
+    app.state.grants = grants_of(context.settings)
     install_problem_handlers(app)
     dashboard.install(app)
     app.add_middleware(BodyLimit)
     rate = rate_of(context.settings)
     if rate:
         app.add_middleware(RateLimit, rate=rate, tokens=context.settings.api_tokens)
-    app.add_middleware(SameSite, loopback_only=not context.settings.api_tokens)
+    app.add_middleware(SameSite, loopback_only=not context.settings.asks_who)
     app.add_middleware(SafeHeaders)
     app.add_middleware(RequestId)
     return app

@@ -39,6 +39,7 @@ from scheduler_service.ports.limits import LimitStore
 from scheduler_service.ports.notices import Outbox
 from scheduler_service.ports.queues import QueueStore
 from scheduler_service.ports.records import AuditLog, Evidence, Wakeups
+from scheduler_service.ports.sessions import SessionStore
 from scheduler_service.ports.stores import JobStore, RunStore
 from scheduler_service.ports.zone_rules import ZoneRulesStore
 from scheduler_service.runtime.stopping import from_signals
@@ -60,6 +61,7 @@ from scheduler_service.sql.pruning import SqlPruning
 from scheduler_service.sql.queues import SqlQueueStore
 from scheduler_service.sql.run_pages import SqlHistoryStore
 from scheduler_service.sql.runs import SqlRunStore
+from scheduler_service.sql.sessions import SqlSessionStore
 from scheduler_service.sql.wakeups import PgWakeups
 from scheduler_service.sql.zone_rules import SqlZoneRulesStore
 
@@ -87,6 +89,7 @@ class Stores:
     zone_rules: ZoneRulesStore
     calendar_store: CalendarStore
     feed_store: FeedStore
+    sessions: SessionStore
 
 
 @contextmanager
@@ -102,7 +105,7 @@ def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]
             SqlAuditLog(database), SqlEvidence(database), SqlHistoryStore(database),
             SqlOutbox(database), queues, marks, SqlQueueStore(database),
             SqlLimitStore(database), SqlFreezeStore(database), SqlZoneRulesStore(database), SqlCalendarStore(database),
-            SqlFeedStore(database),
+            SqlFeedStore(database), SqlSessionStore(database),
         )  # fmt: skip
     finally:
         marks.close()

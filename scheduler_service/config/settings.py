@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
 
 from itinerary.protocol.errors import BadValue, BadValues
 from itinerary.protocol.instants import (
@@ -33,9 +33,9 @@ from itinerary.protocol.service_urls import in_schema, read_service_url
 from scheduler_service.config.amounts import DurationText, PublishWindow
 from scheduler_service.config.channels import Channels
 from scheduler_service.config.notify import Address, Addresses, Names, Secret, SmtpUrl, Topics, Webhooks
+from scheduler_service.config.sign_in import SignInSettings
 from scheduler_service.config.tokens import ApiToken as ApiToken
 from scheduler_service.config.tokens import Role as Role
-from scheduler_service.config.tokens import read_tokens
 from scheduler_service.core.notifications.topics import TOPICS, Topic
 
 PREFIX: Final = "ITINERARY_"
@@ -96,7 +96,7 @@ RedisUrl = Annotated[str, _url("redis", "rediss", "unix", "redis+socket", "senti
 BrokerUrl = Annotated[str, BeforeValidator(_broker), Field(repr=False)]
 
 
-class Settings(BaseSettings):
+class Settings(SignInSettings):
     """Every setting of every part; durations are texts outside and microseconds here."""
 
     model_config = SettingsConfigDict(
@@ -135,7 +135,6 @@ class Settings(BaseSettings):
     api_port: Port = 8080
     api_receive_timeout: DurationText = 30 * SECOND
     api_rate_limit: int | None = Field(None, ge=0, le=1_000_000)
-    api_tokens: Annotated[tuple[ApiToken, ...], NoDecode, BeforeValidator(read_tokens)] = Field((), repr=False)
     redact_keys: Names = Field(DEFAULT_KEYS, repr=False)
     flower_host: str = Field("127.0.0.1", min_length=1)
     flower_port: Port = 5555

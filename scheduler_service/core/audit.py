@@ -11,11 +11,15 @@ from scheduler_service.core.token_limits import NO_LIMITS, Limits
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The name and role of a token, and its limits."""
+    """The name and role of a token or of a signed-in person, and the limits.
+
+    `granted_by` names the token or rule that the rights come from.
+    """
 
     name: str
     role: str
     limits: Limits = NO_LIMITS
+    granted_by: str | None = None
 
     def audited_change(self, action: str) -> "AuditedChange":
         """The audited change for this action of the caller, such as `job.pause`."""

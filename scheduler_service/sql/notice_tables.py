@@ -1,6 +1,6 @@
 """Tables of notifications: notices to report, and deliveries in progress, ended or dead.
 
-`metadata` has the tables of all four modules: import it from here.
+`metadata` has the tables of all five modules: import it from here.
 """
 
 from typing import Final
@@ -8,10 +8,10 @@ from typing import Final
 from sqlalchemy import BigInteger, Boolean, Column, Integer, Table, Text, literal_column
 
 from scheduler_service.sql.column_types import InstantColumn
-from scheduler_service.sql.control_tables import queues
+from scheduler_service.sql.sign_in_tables import sessions
 from scheduler_service.sql.tables import KEY, PAYLOAD, partial_index
 
-metadata: Final = queues.metadata
+metadata: Final = sessions.metadata
 
 # One row for each topic and subject, with the `count` not yet reported. `holds`: a condition that held at the last
 # poll.

@@ -37,6 +37,7 @@ from scheduler_service.sql.control_tables import calendar_versions, freezes
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.fence import fenced
 from scheduler_service.sql.record_tables import audit_log, leaderships
+from scheduler_service.sql.sign_in_tables import sessions, share_links
 from scheduler_service.sql.tables import IS_FINAL, IS_UNPLANNED, cursors, gaps, job_versions, jobs, runs
 
 _SHARD: Final = 0
@@ -93,6 +94,15 @@ def _job_is_over(before: Instant) -> ColumnElement[bool]:
     return and_(jobs.c.deleted, jobs.c.effective_from < before, not_(IS_UNPLANNED), *map(not_, is_known))
 
 
+def _by_end(table: Table) -> _Source:
+    """Return the source of a table whose rows are over at `ends_at`."""
+
+    def is_over(before: Instant) -> ColumnElement[bool]:
+        return table.c.ends_at < before
+
+    return _Source(table, (table.c.ends_at, table.c.id), is_over, is_over)
+
+
 _SOURCES: Final = {
     Past.RUNS: _Source(
         runs, (runs.c.scheduled_at, runs.c.id), _run_is_over, lambda before: runs.c.scheduled_at < before
@@ -102,12 +112,7 @@ _SOURCES: Final = {
     ),
     Past.AUDIT_LOG: _Source(audit_log, (audit_log.c.id,), lambda before: audit_log.c.at < before),
     Past.LEADERSHIPS: _Source(leaderships, (leaderships.c.term,), lambda before: leaderships.c.ended_at < before),
-    Past.FREEZES: _Source(
-        freezes,
-        (freezes.c.ends_at, freezes.c.id),
-        lambda before: freezes.c.ends_at < before,
-        lambda before: freezes.c.ends_at < before,
-    ),
+    Past.FREEZES: _by_end(freezes),
     Past.CALENDAR_VERSIONS: _Source(
         calendar_versions,
         (calendar_versions.c.ended_at, calendar_versions.c.calendar_id, calendar_versions.c.version),
@@ -115,6 +120,8 @@ _SOURCES: Final = {
         lambda before: calendar_versions.c.ended_at < before,
         names=2,
     ),
+    Past.SESSIONS: _by_end(sessions),
+    Past.SHARE_LINKS: _by_end(share_links),
     Past.JOB_VERSIONS: _Source(
         job_versions, (job_versions.c.job_id, job_versions.c.version), _version_is_over, names=2, grows=False
     ),

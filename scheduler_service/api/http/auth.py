@@ -1,6 +1,7 @@
-"""Bearer tokens with roles: who may do what, with tokens and without.
+"""Who calls, and what the caller may do: tokens with roles, sessions of browsers, this machine without either.
 
-Promises: tokens are compared in constant time, by digest; without tokens the API serves this machine alone.
+Promises: tokens are compared in constant time, by digest; without tokens and sign-in the API serves this machine alone.
+The REST API takes tokens only, so that no page of another site can use a browser's session there.
 """
 
 import base64
@@ -14,20 +15,23 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from itinerary.protocol.errors import BadValue, BadValues
+from scheduler_service.api.http.grants import name_of_token
 from scheduler_service.api.http.preconditions import check_conditions
 from scheduler_service.api.http.problems import Problem
 from scheduler_service.api.http.queries import check_query
+from scheduler_service.api.http.sessions import find_session
 from scheduler_service.config.settings import ApiToken, Role, Settings
 from scheduler_service.core.audit import THIS_MACHINE, Caller
 from scheduler_service.runtime.addresses import is_loopback
 
 _RANK: Final[dict[str, int]] = {"enqueuer": -1, "viewer": 0, "operator": 1, "admin": 2}
+_SIGN_IN: Final = "sign in at /sign-in, or send a valid token: Authorization: Bearer ..."
 _bearer = HTTPBearer(auto_error=False, description="A token of ITINERARY_API_TOKENS; none is needed where none is set.")
 
 
 def check_exposure(settings: Settings) -> None:
     """Refuse to listen beyond this machine without a token."""
-    if not settings.api_tokens and not is_loopback(settings.api_host):
+    if not settings.asks_who and not is_loopback(settings.api_host):
         allowed = "without ITINERARY_API_TOKENS the API listens on 127.0.0.1, ::1 or localhost only"
         raise BadValues([BadValue("ITINERARY_API_HOST", settings.api_host, allowed)])
 
@@ -46,11 +50,10 @@ def require(role: Role, also: Role | None = None) -> Callable[..., None]:
     """Return a dependency: the caller's bearer token has `role` or more, or the role `also`."""
 
     def check(request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> None:
-        tokens = request.app.state.context.settings.api_tokens
         request.state.caller = THIS_MACHINE
-        if tokens:
+        if request.app.state.context.settings.asks_who:
             token = _authorise(request, credentials.credentials if credentials else None, role, "Bearer", also)
-            request.state.caller = Caller(token.name, token.role, token.limits)
+            request.state.caller = caller_of(token)
         check_query(request)
         check_conditions(request)
 
@@ -78,7 +81,7 @@ def demand(who: Caller, role: Role, what: str) -> None:
 
 
 def require_page(request: Request) -> None:
-    """Return a dependency for pages: a bearer token, or a token as the password of the browser's own login window."""
+    """Return a dependency for pages: a session, a bearer token, or a token as the password of HTTP's own login."""
     identify_reader(request)
     check_query(request)
 
@@ -99,12 +102,29 @@ def may(who: Caller, role: Role) -> bool:
     return _RANK[who.role] >= _RANK[role]
 
 
+def caller_of(token: ApiToken) -> Caller:
+    """Return the caller that presents this token."""
+    return Caller(token.name, token.role, token.limits, name_of_token(token))
+
+
 def _page_caller(request: Request, role: Role) -> Caller:
-    tokens = request.app.state.context.settings.api_tokens
-    if not tokens:
+    if not request.app.state.context.settings.asks_who:
         return THIS_MACHINE
-    token = _authorise(request, presented_token(request.headers.get("authorization", "")), role, "Basic")
-    return Caller(token.name, token.role, token.limits)
+    header = request.headers.get("authorization")
+    if header is not None:
+        return caller_of(_authorise(request, presented_token(header), role, "Basic"))
+    found = find_session(request)
+    if found is None:
+        raise Problem(401, _SIGN_IN, headers={"WWW-Authenticate": 'Basic realm="itinerary"'})
+    session, grant = found
+    _check_role(role, grant.role)
+    request.state.session = session
+    return Caller(session.who.name, grant.role, grant.limits, session.who.granted_by)
+
+
+def _check_role(role: Role, has: Role, also: Role | None = None) -> None:
+    if _RANK[has] < _RANK[role] and has != also:
+        raise Problem(403, f"this needs the role {role}; the token has {has}", kind="role-too-small")
 
 
 def _authorise(request: Request, presented: str | None, role: Role, scheme: str, also: Role | None = None) -> ApiToken:
@@ -115,8 +135,7 @@ def _authorise(request: Request, presented: str | None, role: Role, scheme: str,
             context.logins.add(request.client.host if request.client else "unknown")
         challenge = {"WWW-Authenticate": f'{scheme} realm="itinerary"'}
         raise Problem(401, "send a valid token: Authorization: Bearer ...", headers=challenge)
-    if _RANK[token.role] < _RANK[role] and token.role != also:
-        raise Problem(403, f"this needs the role {role}; the token has {token.role}", kind="role-too-small")
+    _check_role(role, token.role, also)
     return token
 
 

@@ -33,7 +33,7 @@ def rate_of(settings: Settings) -> int:
     """
     if settings.api_rate_limit is not None:
         return settings.api_rate_limit
-    return 0 if is_loopback(settings.api_host) and not settings.api_tokens else DEFAULT_RATE
+    return 0 if is_loopback(settings.api_host) and not settings.asks_who else DEFAULT_RATE
 
 
 class Buckets:

@@ -40,7 +40,7 @@ def serve(settings: Settings) -> None:
     ):
         context = ApiContext(settings, stores, LeaderLine(stores.inbox, system_clock), system_clock)
         config = server_config(traced_app(context), settings)
-        if not settings.api_tokens:
+        if not settings.asks_who:
             log.info("api open to this machine only", why="no ITINERARY_API_TOKENS are set")
         log.info("api starting", host=settings.api_host, port=settings.api_port)
         Server(config).run(sockets=[listener])

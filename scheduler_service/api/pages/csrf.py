@@ -1,7 +1,7 @@
 """The CSRF token that each form carries, against pages of other sites. No server state.
 
 A random seed is kept in a cookie that scripts cannot read and other sites cannot send. The form's token is signed with
-that seed and the caller's credentials, so it is valid for this browser and caller only. Also parses forms (`Form`).
+that seed and the caller's token or session, so it is valid for this browser and caller only. Parses forms too (`Form`).
 """
 
 import hashlib
@@ -15,6 +15,7 @@ from fastapi import Depends, Request
 from scheduler_service.api.http.auth import presented_token
 from scheduler_service.api.http.bodies import check_text, raw_body
 from scheduler_service.api.http.problems import Problem, malformed
+from scheduler_service.api.http.sessions import presented_session
 
 COOKIE: Final = "itinerary_form"
 FIELD: Final = "csrf"
@@ -28,8 +29,8 @@ def fresh_seed() -> str:
 
 
 def csrf_of(request: Request, seed: str) -> str:
-    """Return the token of this browser and this caller."""
-    login = presented_token(request.headers.get("authorization", "")) or ""
+    """Return the token of this browser and this caller: of its session, so none outlives a sign-in or sign-out."""
+    login = presented_token(request.headers.get("authorization", "")) or presented_session(request)
     return hmac.new(f"{login}\n{seed}".encode("utf-8", "replace"), b"itinerary form", hashlib.sha256).hexdigest()
 
 

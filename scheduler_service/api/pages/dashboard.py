@@ -27,9 +27,11 @@ from scheduler_service.api.pages import (
     queues,
     run,
     runs,
+    sign_in,
     workers,
 )
 from scheduler_service.api.pages.shell import trouble
+from scheduler_service.api.pages.strangers import ask_to_sign_in
 from scheduler_service.api.pages.templating import DOCS_HEADERS, HERE, templates
 from scheduler_service.version import VERSION
 
@@ -55,6 +57,7 @@ for _part in (
     audit,
     flower,
     manual,
+    sign_in,
 ):
     router.include_router(_part.router)
 
@@ -85,5 +88,5 @@ def _nowhere(request: Request, exc: Exception) -> Response:
     try:
         identify_reader(request)
     except Problem as refused:
-        return problem_response(refused)
+        return ask_to_sign_in(request, refused)
     return trouble(request, Problem(404, f"there is no page {request.url.path}"))

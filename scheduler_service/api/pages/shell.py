@@ -17,8 +17,10 @@ from itinerary.protocol.errors import ItineraryError
 from scheduler_service.api.context import ApiContext
 from scheduler_service.api.http.auth import may, require_operator_page, require_page
 from scheduler_service.api.http.problems import Problem, messages_of, problem_of
+from scheduler_service.api.http.sessions import is_https
 from scheduler_service.api.pages.csrf import COOKIE, csrf_of, fresh_seed, require_csrf
 from scheduler_service.api.pages.moments import moment
+from scheduler_service.api.pages.strangers import ask_to_sign_in
 from scheduler_service.api.pages.templating import part
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Wrong
 from scheduler_service.version import VERSION
@@ -63,12 +65,13 @@ _DONE: Final = {
     "cancelled": "Cancellation is requested.",
     "all-retried": "Retried by new runs: {}. Left in the group, not retried from here: {}.",
     "all-backfilled": "Runs created: {}, of so many jobs: {}. They are dispatched now, each with its own time.",
+    "signed-out": "You are signed out.",
     "none-retried": "There was nothing left to retry.",
 }
 
 
 class PageRoute(APIRoute):
-    """A route whose errors are pages, except a missing login, which the browser itself must ask for."""
+    """A route whose errors are pages; a missing login leads to the sign-in page."""
 
     parameters_of_all = ("done",)
     """Query parameters that `page` reads, so known to every page."""
@@ -85,9 +88,7 @@ class PageRoute(APIRoute):
             except RequestValidationError as exc:
                 return trouble(request, Problem(422, "; ".join(map(messages_of, exc.errors()))))
             except HTTPException as exc:
-                if exc.status_code == 401:
-                    raise
-                return trouble(request, exc)
+                return ask_to_sign_in(request, exc) if exc.status_code == 401 else trouble(request, exc)
 
         return handled
 
@@ -126,6 +127,7 @@ def page(
         "may_operate": caller is not None and may(caller, "operator"),
         "may_delete": caller is not None and may(caller, "admin"),
         "caller": caller,
+        "signed_in": getattr(request.state, "session", None),
         "done": done_text(request.query_params.get("done", "")),
         "version": VERSION,
         "now": moment(context.clock(), context.clock()),
@@ -134,8 +136,7 @@ def page(
     answer.status_code = status if wrong is NOTHING_WRONG else wrong.status
     answer.headers.update(headers or {})
     if COOKIE not in request.cookies:
-        https = request.url.scheme == "https"
-        answer.set_cookie(COOKIE, seed, httponly=True, samesite="strict", secure=https, path="/")
+        answer.set_cookie(COOKIE, seed, httponly=True, samesite="strict", secure=is_https(request), path="/")
     return answer
 
 

@@ -25,6 +25,8 @@ class Past(StrEnum):
     LEADERSHIPS = "leaderships"
     FREEZES = "freezes"
     CALENDAR_VERSIONS = "calendar_versions"
+    SESSIONS = "sessions"
+    SHARE_LINKS = "share_links"
     JOB_VERSIONS = "job_versions"
     JOBS = "jobs"
 
