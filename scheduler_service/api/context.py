@@ -15,10 +15,13 @@ from scheduler_service.api.http.problems import unavailable
 from scheduler_service.api.services.leader_line import LeaderLine
 from scheduler_service.api.services.limit_figures import LimitFigures
 from scheduler_service.api.services.limited_reads import LimitedLeader, limited_stores, sees_run
+from scheduler_service.api.services.live_progress import LiveProgress
 from scheduler_service.bootstrap.parts import Stores
 from scheduler_service.config.settings import Settings
 from scheduler_service.core.audit import Caller
 from scheduler_service.core.calendars.model import Compiled
+from scheduler_service.core.model import Run
+from scheduler_service.core.run_state import RunState
 
 
 def system_clock() -> Instant:
@@ -36,11 +39,21 @@ class ApiContext:
     clock: Callable[[], Instant]
     logins: FailedLogins = field(default_factory=FailedLogins)
     limit_figures: LimitFigures = field(default_factory=LimitFigures)
+    live_progress: LiveProgress = field(default_factory=LiveProgress)
 
-    def ask_leader(self, what: str) -> Mapping[str, Any]:
+    def ask_leader(self, what: str, subject: str | None = None) -> Mapping[str, Any]:
         """Return the leader's answer; Problem 503 at once if nobody leads, after a second if it does not answer."""
         self.require_leader()
-        return self.leader.ask(what)
+        return self.leader.ask(what, subject)
+
+    def progress_of(self, *runs: Run) -> Mapping[str, Mapping[str, Any]]:
+        """Return the progress of those of the runs that run and show one. The caller sees the runs themselves."""
+        running = [run.run_id for run in runs if run.state is RunState.RUNNING]
+        if len(running) == 1:
+            shown = self.live_progress.of(running[0], self.ask_leader)
+            return {} if shown is None else {running[0]: shown}
+        known = self.live_progress.of_all(self.ask_leader) if running else {}
+        return {run_id: known[run_id] for run_id in running if run_id in known}
 
     def calendar_sets(self, calendar_ids: Sequence[str]) -> dict[str, Compiled]:
         """Return the newest sets of these calendars; ids that are not there are left out."""

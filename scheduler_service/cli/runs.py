@@ -105,8 +105,9 @@ def watch(
     every: Annotated[float, typer.Option(help="Seconds between polls.", min=0.1)] = 1.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print each run as a line of JSON.")] = False,
 ) -> None:
-    """Print each change of state; Ctrl-C ends it. Status 1 if the run did not complete."""
+    """Print each change of state, and of one run its progress; Ctrl-C ends it. Status 1 if the run did not complete."""
     from scheduler_service.cli.output import print_message, when
+    from scheduler_service.core.contract.progress_text import progress_text
 
     with open_client() as client:
         polls = _polls_of(client, run_id, every) if run_id else _polls(client, every, job_id=job, state=state)
@@ -117,20 +118,23 @@ def watch(
                 print(json.dumps(dict(run), ensure_ascii=False), flush=True)
                 continue
             shown_at = run["finished_at"] or run["started_at"] or run["pending_at"] or run["due_at"]
-            print_message(f"{run['state']:9} {run['run_id']}  {when(shown_at)}  {run['reason'] or ''}".rstrip())
+            progress = run.get("progress")
+            more = progress_text(progress) if progress else run["reason"] or ""
+            print_message(f"{run['state']:9} {run['run_id']}  {when(shown_at)}  {more}".rstrip())
     if run_id and last.get("state") != "completed":
         sys.exit(1)
 
 
 def _polls_of(client: "Client", run_id: str, every: float) -> Iterator[Mapping[str, Any]]:
-    """Yield the run at each change of its state or attempt, until it is final."""
+    """Yield the run at each change of its state, attempt or progress, until it is final."""
     from itinerary.client.sync import FINAL_STATES
 
     seen = None
     while True:
         run = client.run(run_id)
-        if (run["state"], run["attempt"]) != seen:
-            seen = (run["state"], run["attempt"])
+        present = (run["state"], run["attempt"], run.get("progress"))
+        if present != seen:
+            seen = present
             yield run
         if run["state"] in FINAL_STATES:
             return
@@ -176,11 +180,13 @@ def why_text(run: Mapping[str, Any]) -> str | None:
 
 def _print_run(run: Mapping[str, Any], as_json: bool) -> None:
     from scheduler_service.cli.output import print_fields, print_json, state, when
+    from scheduler_service.core.contract.progress_text import progress_text
 
     if as_json:
         print_json(run)
         return
-    shown = {**run, "state": state(run["state"])}
+    progress = run.get("progress")
+    shown = {**run, "state": state(run["state"]), "progress": progress_text(progress) if progress else None}
     attempts, error = shown.pop("attempts"), shown.pop("error") or {}
     fields = [(name, when(value) if name.endswith("_at") else value) for name, value in shown.items()]
     print_fields([*fields, *((f"error {name}", value) for name, value in error.items())])

@@ -44,6 +44,7 @@ class AnsweringLeader(AbstractContextManager["AnsweringLeader"]):
         self.reported: list[InboxMessage] = []
         self.statistics = STATISTICS
         self.limits: list[dict[str, Any]] = []
+        self.progress: Callable[[Query], dict[str, Any]] | None = None
         self.waiting: Callable[[Query], dict[str, Any]] | None = None
         self._inbox = RedisInbox(redis_url)
         self._over = threading.Event()
@@ -90,6 +91,8 @@ class AnsweringLeader(AbstractContextManager["AnsweringLeader"]):
                 return dict(EXAMPLES["DistributionOut"])
             case "waiting" | "limit" if self.waiting is not None:
                 return self.waiting(question)
+            case "progress" | "run" if self.progress is not None:
+                return self.progress(question)
             case "limits":
                 return {"limits": self.limits}
             case _:

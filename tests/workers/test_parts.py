@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,10 @@ import itinerary
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.identity import task_id
 from itinerary.protocol.keys import Keys
+from itinerary.protocol.progress import Progress
+from itinerary.protocol.wire import HEADER_ATTEMPT, HEADER_RUN_ID
 from itinerary.worker import connection as connection_module
+from itinerary.worker import heartbeat
 from itinerary.worker.celery_app import create_app
 from itinerary.worker.connection import RedisConnection, is_redis, patiently, usable_url
 from itinerary.worker.current import CurrentRun, current_run
@@ -322,11 +326,33 @@ def test_thousands_of_held_messages_are_listed_whole_in_entries_that_the_leader_
     requests[7].acknowledged = True
     heartbeater = Heartbeater(connection, registry, "celery@here", FakeConsumer(), held)
     heartbeater.start()
-    wait_until(lambda: len(beats(connection)) > 3, what="a heartbeat in parts")
+    wait_until(lambda: len(beats(connection)) > 4, what="a heartbeat in parts")
     heartbeater.stop()
-    listed = [task_id(*one) for beat in beats(connection)[:4] for one in beat.received]
+    listed = [task_id(*one) for beat in beats(connection)[:5] for one in beat.received]
     assert sorted(listed) == sorted(request.id for request in requests if not request.acknowledged)
-    assert [beat.part for beat in beats(connection)[:4]] == [0, 1, 2, 3]
+    assert [beat.part for beat in beats(connection)[:5]] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.redis
+def test_the_longest_progress_of_the_longest_lists_fits_into_entries_that_the_leader_reads(
+    connection: RedisConnection, registry: PoolRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = HeldRequests()
+    waiting = [FakeRequest(f"{'x' * 290}{n:04}~1") for n in range(1_000)]
+    for request in waiting:
+        held.add(request)
+    running = [SimpleNamespace(id=f"{'y' * 290}{n:04}~1") for n in range(1_000)]
+    for one in running:
+        one.request_dict = {"id": one.id, HEADER_RUN_ID: one.id[:-2], HEADER_ATTEMPT: 1}
+        registry.claimed(one.id)
+        registry.shows_progress(one.id, lambda: Progress(2**53 - 0.1, 2**53, "\u20ac" * 20))
+    monkeypatch.setattr(heartbeat.state, "requests", {one.id: one for one in running})
+    heartbeater = Heartbeater(connection, registry, "celery@here", FakeConsumer(), held)
+    heartbeater.start()
+    wait_until(lambda: len(beats(connection)) > 1, what="a heartbeat in parts")
+    heartbeater.stop()
+    whole = beats(connection)[:2]
+    assert [len(beat.progress) for beat in whole] == [len(beat.running) for beat in whole] == [600, 400]
 
 
 @pytest.mark.slow

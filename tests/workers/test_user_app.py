@@ -8,6 +8,7 @@ import pytest
 from celery import Celery
 
 from itinerary.protocol.instants import SECOND
+from itinerary.protocol.progress import Progress
 from scheduler_service.broker.message import headers_of
 from scheduler_service.core.leader.messages import Failed, RetryAsked, Started, Succeeded
 from tests.support.processes import wait_until
@@ -59,6 +60,24 @@ def test_tasks_of_every_make_are_claimed_and_reported(
     bench.publish(dispatched(task, task, *args))
     assert bench.report_of(task, Succeeded).result == result
     assert [type(report) for report in bench.about(task)] == [Started, Succeeded]
+
+
+def test_the_heartbeats_carry_the_last_progress_of_what_runs(bench: Bench) -> None:
+    bench.publish(dispatched("counting", "user.counting", bench.gate("counted")))
+    bench.witnessed("counting counting")
+
+    def shown() -> bool:
+        beat = bench.next_heartbeat("counting")
+        return {beat.running[place][0]: value for place, value in beat.progress} == {
+            "counting": Progress(2_000, 5_000, "rows")
+        }
+
+    wait_until(shown, 20, lambda: f"the last number in {bench.messages[-3:]}")
+    with bench.client() as client:
+        assert not client.keys("*progress*")
+    bench.open_gate("counted")
+    bench.report_of("counting", Succeeded)
+    wait_until(lambda: not bench.next_heartbeat().progress, 20, "a heartbeat without what is over")
 
 
 @pytest.mark.parametrize("more", [{}, {"itinerary_protocol": 2, "itinerary_new": {"a": 1}}], ids=["before", "after"])

@@ -301,3 +301,14 @@ def logs_in(self: Any, times: int, **who: Any) -> Any:
         raise RuntimeError(f"{who!r}\n{json.dumps(who)}\nhttps://db/?{urlencode(who)}")
     except RuntimeError as exc:
         raise ConnectionError(f"cannot log in as {who['user']} with {who['db_password']}") from exc
+
+
+@app.task(name="user.counting")
+def counting(gate: str) -> None:
+    """Counts fast, then waits: the last number must be shown all the same."""
+    run = itinerary.current_run()
+    assert run is not None
+    for row in range(2_001):
+        run.progress(row, 5_000, "rows")
+    witness("counting", run.run_id)
+    wait_for(gate)

@@ -159,6 +159,15 @@ class Attempt(BaseModel):
     late_reports: LateReports | None
 
 
+class RunProgress(BaseModel):
+    """How far a running task has come: `done` of `total` in `unit`; `at`: when that last changed."""
+
+    done: float = Field(examples=[412])
+    total: float | None = Field(examples=[1000])
+    unit: str = Field(examples=["rows"])
+    at: Time
+
+
 class RunOut(BaseModel):
     """A run as stored."""
 
@@ -187,6 +196,7 @@ class RunOut(BaseModel):
     started_at: Time | None
     finished_at: Time | None
     worker: str | None
+    progress: RunProgress | None = Field(description="What the task of a running run shows; null: nothing")
     term: int | None
     result: Any
     error: TaskError | None

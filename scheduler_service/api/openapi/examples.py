@@ -27,8 +27,8 @@ _RUN: Final = {
     "state": "completed", "attempt": 1,
     "reason": None, "cancel_requested_at": None, "pending_at": "2026-12-01T01:00:00.004Z",
     "published_at": "2026-12-01T01:00:00.006Z", "started_at": "2026-12-01T01:00:00.012Z",
-    "finished_at": "2026-12-01T01:00:07.5Z", "worker": "celery@host", "term": 7, "result": {"invoices": 42},
-    "error": None, "attempts": [_ATTEMPT],
+    "finished_at": "2026-12-01T01:00:07.5Z", "worker": "celery@host", "progress": None, "term": 7,
+    "result": {"invoices": 42}, "error": None, "attempts": [_ATTEMPT],
 }  # fmt: skip
 _AUDIT: Final = {
     "id": 17, "at": "2026-11-27T10:00:00Z", "actor": "ann", "role": "operator", "action": "run.cancel",

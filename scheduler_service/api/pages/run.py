@@ -1,12 +1,12 @@
 """The page of one run: its times and the intervals between them, attempts, arguments, result, and the explanation."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 
-from itinerary.protocol.instants import Duration, Instant
+from itinerary.protocol.instants import Duration, Instant, parse_instant
 from itinerary.protocol.trace_ids import trace_id_of
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.http.auth import Who
@@ -15,6 +15,7 @@ from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, pa
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Wrong, or_again
 from scheduler_service.api.routes.explain import why_run
 from scheduler_service.api.routes.runs import cancel_run, known_run, retried
+from scheduler_service.core.contract.progress_text import percent, progress_text
 from scheduler_service.core.contract.run_json import run_body
 from scheduler_service.core.model import Run
 from scheduler_service.core.run_state import RunState
@@ -82,7 +83,7 @@ def retry(request: Request, context: Context, who: Who, run_id: str) -> Response
 
 def _view(context: ApiContext, run: Run) -> dict[str, Any]:
     now = context.clock()
-    body = run_body(run)
+    body = run_body(run, context.progress_of(run).get(run.run_id))
     return {
         "run": run,
         "fair_key": body["fair_key"],
@@ -93,9 +94,15 @@ def _view(context: ApiContext, run: Run) -> dict[str, Any]:
         "attempts": [{**attempt, "shape": _shape(attempt["outcome"])} for attempt in body["attempts"]],
         "arguments": pretty({"args": body["args"], "kwargs": body["kwargs"]}),
         "result": None if run.result is None else pretty(body["result"]),
+        "progress": body["progress"] and _progress(body["progress"], now),
         "completed": run.state is RunState.COMPLETED,
         "why": why_run(context, run.run_id),
     }
+
+
+def _progress(shown: Mapping[str, Any], now: Instant) -> dict[str, Any]:
+    changed = moment(parse_instant(shown["at"]), now)
+    return {"text": progress_text(shown), "percent": percent(shown), "changed": changed}
 
 
 def _trace(context: ApiContext, run: Run) -> dict[str, str | None]:

@@ -94,13 +94,16 @@ def list_runs(
     wanted = RunFilter(job_id, tuple(state or ()), queue, _instant(since, "since"), _instant(until, "until"))
     page = context.stores.runs.list(wanted, limit, cursor)
     counted = total_body(context.stores.history.count_runs(wanted), len(page.items)) if total else {}
-    return JSONResponse({"items": [run_body(run) for run in page.items], "next_cursor": page.next_cursor, **counted})
+    progress = context.progress_of(*page.items)
+    items = [run_body(run, progress.get(run.run_id)) for run in page.items]
+    return JSONResponse({"items": items, "next_cursor": page.next_cursor, **counted})
 
 
 @router.get("/runs/{run_id}", dependencies=READER, responses=answers({200: shapes.RunOut}, 404))
 def get_run(context: Context, run_id: str) -> Response:
-    """Return a run with its attempts."""
-    return _run_answer(known_run(context, run_id))
+    """Return a run with its attempts, and with the progress that its task shows while it runs."""
+    run = known_run(context, run_id)
+    return JSONResponse(run_body(run, context.progress_of(run).get(run_id)))
 
 
 @router.post(

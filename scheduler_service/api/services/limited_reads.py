@@ -196,6 +196,8 @@ class LimitedLeader(LeaderLine):
                 return self._own(self._leader.ask(what))
             case "job":
                 return self._leader.ask(what, subject)  # asked only after the job was found visible
+            case "run" | "progress":  # merged only into runs that were found visible
+                return self._leader.ask(what, subject)
             case "waiting" | "limit":  # asked only of a run that was found visible, and of the limits that it names
                 return self._without_others(self._leader.ask(what, subject))
             case _:

@@ -1,5 +1,6 @@
 """Runs as the API's JSON. Promises the whole run in its exact shape, hidden values masked; changes nothing."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from itinerary.protocol.instants import format_instant
@@ -10,8 +11,11 @@ from scheduler_service.core.contract.job_json import optional_instant
 from scheduler_service.core.model import Run
 
 
-def run_body(run: Run) -> dict[str, Any]:
-    """Return the run as the API shows it, hidden values masked; its attempts are the ended ones and the present one."""
+def run_body(run: Run, progress: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the run as the API shows it, hidden values masked; its attempts are the ended ones and the present one.
+
+    `progress` is that of the present attempt, as the leader knows it.
+    """
     return {
         "run_id": run.run_id,
         "job_id": run.job_id,
@@ -38,6 +42,7 @@ def run_body(run: Run) -> dict[str, Any]:
         "started_at": optional_instant(run.started_at),
         "finished_at": optional_instant(run.finished_at),
         "worker": run.worker,
+        "progress": progress,
         "term": run.term,
         "result": redacted(run.result),
         "error": _error(run.error),

@@ -12,12 +12,20 @@ from itinerary.protocol.errors import BadValue, MalformedEntry
 from itinerary.protocol.identity import split_task_id
 from itinerary.protocol.instants import Instant, parse_instant
 from itinerary.protocol.json_text import is_plain, storable_text
+from itinerary.protocol.progress import PROGRESS_FIELD, Progress, read_listed
 from itinerary.protocol.wire import ENTRY_VERSION, PROTOCOL_FIELD, RECALLS_FIELD
 from scheduler_service.core.balancing.placements import RebalanceAsked, read_asked
+from scheduler_service.core.leader.entry_fields import (
+    MAX_NAME,
+    error_of,
+    listed,
+    name,
+    optional_instant,
+    optional_name,
+    whole,
+)
 
 MAX_BODY: Final = 512 * 1024
-_MAX_NAME: Final = 300
-_MAX_LISTED: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +86,7 @@ class Heartbeat:
 
     `epoch` is the epoch of Redis in which the worker has resent its reports. A long list spans several entries in
     order; `part` counts them from 0. `leaving`: it is the worker's last one. `recalls`: it knows recalled messages.
+    `progress`: that of running attempts, by their place in `running`.
     """
 
     worker: str
@@ -91,6 +100,7 @@ class Heartbeat:
     leaving: bool = False
     protocol: int = 1
     recalls: bool = False
+    progress: tuple[tuple[int, Progress], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,59 +176,18 @@ def _refuse_constant(name: str) -> None:
 _JSON: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
-def _name(body: Mapping[str, Any], key: str, most: int = _MAX_NAME) -> str:
-    value = body.get(key)
-    if not isinstance(value, str) or not 0 < len(value) <= most:
-        raise MalformedEntry(f"{key} must be a text of 1 to {most} characters")
-    return value
-
-
-def _optional_name(body: Mapping[str, Any], key: str, most: int = _MAX_NAME) -> str | None:
-    return None if body.get(key) is None else _name(body, key, most)
-
-
-def _optional_instant(body: Mapping[str, Any], key: str) -> Instant | None:
-    return None if body.get(key) is None else parse_instant(body[key], key)
-
-
-def _error(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    error = body.get("error")
-    if not isinstance(error, dict) or not isinstance(error.get("type"), str):
-        raise MalformedEntry("error must be an object with a type")
-    trace = error.get("traceback")
-    return {
-        "type": error["type"],
-        "message": str(error.get("message", "")),
-        "traceback": trace if isinstance(trace, str) else None,
-    }
-
-
-def _whole(body: Mapping[str, Any], key: str, absent: int, *, below: int) -> int:
-    value = body.get(key, absent)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < below:
-        raise MalformedEntry(f"{key} must be a whole number below {below}")
-    return value
-
-
-def _listed(body: Mapping[str, Any], key: str) -> list[str]:
-    value = body.get(key, [])
-    if not isinstance(value, list) or len(value) > _MAX_LISTED or not all(isinstance(v, str) for v in value):
-        raise MalformedEntry(f"{key} must be a list of at most {_MAX_LISTED} texts")
-    return value
-
-
 def _started(body: dict[str, Any], at: Instant) -> Started:
     run_id, attempt = split_task_id(body.get("task_id"))
     seq = body.get("seq")
     if seq is not None and (isinstance(seq, bool) or not isinstance(seq, int) or not 0 <= seq < 2**63):
         raise MalformedEntry("seq must be a whole number")
-    return Started(run_id, attempt, _name(body, "worker"), at, seq)
+    return Started(run_id, attempt, name(body, "worker"), at, seq)
 
 
 def _succeeded(body: dict[str, Any], at: Instant) -> Succeeded:
     run_id, attempt = split_task_id(body.get("task_id"))
-    started_at, reason = _optional_instant(body, "started_at"), _optional_name(body, "reason")
-    return Succeeded(run_id, attempt, _name(body, "worker"), at, started_at, body.get("result"), reason)
+    started_at, reason = optional_instant(body, "started_at"), optional_name(body, "reason")
+    return Succeeded(run_id, attempt, name(body, "worker"), at, started_at, body.get("result"), reason)
 
 
 def _failed(body: dict[str, Any], at: Instant) -> Failed:
@@ -226,11 +195,11 @@ def _failed(body: dict[str, Any], at: Instant) -> Failed:
     return Failed(
         run_id,
         attempt,
-        _name(body, "worker"),
+        name(body, "worker"),
         at,
-        _optional_instant(body, "started_at"),
-        _error(body),
-        _optional_name(body, "reason"),
+        optional_instant(body, "started_at"),
+        error_of(body),
+        optional_name(body, "reason"),
     )
 
 
@@ -239,30 +208,32 @@ def _retry(body: dict[str, Any], at: Instant) -> RetryAsked:
     args, kwargs = body.get("args"), body.get("kwargs")
     if not (args is None or isinstance(args, list)) or not (kwargs is None or isinstance(kwargs, dict)):
         raise MalformedEntry("args must be a list and kwargs an object")
-    error = _error(body) if body.get("error") is not None else None
+    error = error_of(body) if body.get("error") is not None else None
     due_at = parse_instant(body.get("due_at"), "due_at")
-    started_at = _optional_instant(body, "started_at")
-    return RetryAsked(run_id, attempt, _name(body, "worker"), at, started_at, due_at, args, kwargs, error)
+    started_at = optional_instant(body, "started_at")
+    return RetryAsked(run_id, attempt, name(body, "worker"), at, started_at, due_at, args, kwargs, error)
 
 
 def _heartbeat(body: dict[str, Any], at: Instant) -> Heartbeat:
-    concurrency = _whole(body, "concurrency", 0, below=1_000_000)
+    concurrency = whole(body, "concurrency", 0, below=1_000_000)
     # Workers of the previous release lack this field and report a concurrency of 0 instead.
     leaving = body.get("leaving", concurrency == 0)
     if not isinstance(leaving, bool):
         raise MalformedEntry("leaving must be true or false")
+    running = tuple(split_task_id(t) for t in listed(body, "running"))
     return Heartbeat(
-        _name(body, "worker"),
+        name(body, "worker"),
         at,
-        tuple(split_task_id(t) for t in _listed(body, "running")),
-        tuple(split_task_id(t) for t in _listed(body, "received")),
+        running,
+        tuple(split_task_id(t) for t in listed(body, "received")),
         concurrency,
-        tuple(_listed(body, "queues")),
-        _optional_name(body, "generation"),
-        _whole(body, "part", 0, below=1_000),
+        tuple(listed(body, "queues")),
+        optional_name(body, "generation"),
+        whole(body, "part", 0, below=1_000),
         leaving,
-        _whole(body, PROTOCOL_FIELD, 1, below=1_000),
+        whole(body, PROTOCOL_FIELD, 1, below=1_000),
         body.get(RECALLS_FIELD) is True,
+        tuple(read_listed(body.get(PROGRESS_FIELD), len(running))),
     )
 
 
@@ -270,19 +241,19 @@ def _job_changed(body: dict[str, Any], at: Instant) -> JobChanged:
     change = body.get("change")
     if change not in ("added", "removed", "modified"):
         raise MalformedEntry("change must be added, removed or modified")
-    return JobChanged(_name(body, "job_id"), change)
+    return JobChanged(name(body, "job_id"), change)
 
 
 def _cancel_run(body: dict[str, Any], at: Instant) -> CancelRun:
-    return CancelRun(_name(body, "run_id"))
+    return CancelRun(name(body, "run_id"))
 
 
 def _run_enqueued(body: dict[str, Any], at: Instant) -> RunEnqueued:
-    return RunEnqueued(tuple(_listed(body, "run_ids")))
+    return RunEnqueued(tuple(listed(body, "run_ids")))
 
 
 def _query(body: dict[str, Any], at: Instant) -> Query:
-    return Query(_name(body, "what"), _optional_name(body, "subject", 2 * _MAX_NAME), _name(body, "reply_to"))
+    return Query(name(body, "what"), optional_name(body, "subject", 2 * MAX_NAME), name(body, "reply_to"))
 
 
 _DECODERS: Final[dict[str, Callable[[dict[str, Any], Instant], InboxMessage]]] = {

@@ -10,7 +10,7 @@ statistics   {"term", "since",
 limits       {"limits":
               [{"name", "in_flight", "waiting", "waiting_is_exact", "busiest_keys": [{"key", "in_flight", "waiting"}]}]}
 
-`core/leader/waits.py` answers `waiting` and `limit`.
+`core/leader/waits.py` answers `waiting` and `limit`. `progress` is in `core/leader/parts/progress.py`.
 """
 
 from collections.abc import Mapping, Set
@@ -39,7 +39,9 @@ def answer(state: SchedulerState, query: Query, now: Instant) -> dict[str, Any]:
     match query.what:
         case "run":
             run = state.runs.get(query.subject or "")
-            return {"run": _run(run) if run is not None else None}
+            return {"run": _with_progress(state, run) if run is not None else None}
+        case "progress":
+            return {"progress": state.progress.newest(_MOST_LISTED), "count": len(state.progress)}
         case "active_runs":
             active = list(state.runs)
             return {"runs": [_run(run) for run in active[:_MOST_LISTED]], "count": len(active)}
@@ -57,7 +59,7 @@ def answer(state: SchedulerState, query: Query, now: Instant) -> dict[str, Any]:
         case _:
             return {
                 "error": f"unknown query {query.what[:40]!r}; "
-                "ask run, active_runs, job, statistics, waiting, limit, limits, distribution or metrics"
+                "ask run, progress, active_runs, job, statistics, waiting, limit, limits, distribution or metrics"
             }
 
 
@@ -172,6 +174,11 @@ def _run(run: ActiveRun) -> dict[str, Any]:
         "due_at": format_instant(run.due_at),
         "worker": run.worker,
     }
+
+
+def _with_progress(state: SchedulerState, run: ActiveRun) -> dict[str, Any]:
+    shown = state.progress.of(run.run_id)
+    return {**_run(run), "progress": None if shown is None else shown.body()}
 
 
 def _text(instant: Instant | None) -> str | None:

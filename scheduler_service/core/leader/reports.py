@@ -192,6 +192,11 @@ def heartbeat(state: SchedulerState, step: Step, message: Heartbeat) -> None:
         elif run.state is RunState.RUNNING and run.worker == message.worker:
             # Another worker may hold a duplicate message for hours, which proves nothing about the one that runs it.
             state.running.report(run_id, step.now)
+    for place, value in message.progress:
+        run_id, attempt = message.running[place]
+        run = state.runs.get(run_id)
+        if run is not None and run.attempt == attempt and run.state is RunState.RUNNING:
+            state.progress.report(run_id, value, step.now)
     before = state.workers.by_name.get(message.worker)
     running = tuple(run_id for run_id, _ in message.running)
     if message.part and before is not None:

@@ -28,6 +28,7 @@ from scheduler_service.core.leader.parts.paused import PausedOccurrences
 from scheduler_service.core.leader.parts.placing import Placing
 from scheduler_service.core.leader.parts.planned import Planned
 from scheduler_service.core.leader.parts.polls import Polls
+from scheduler_service.core.leader.parts.progress import RunProgress
 from scheduler_service.core.leader.parts.publishing import Publishing
 from scheduler_service.core.leader.parts.rates import Rates
 from scheduler_service.core.leader.parts.reads import RowReads
@@ -121,6 +122,7 @@ class SchedulerState:
     publishing: Publishing = field(default_factory=Publishing)
     unstarted: Unstarted = field(default_factory=Unstarted)
     running: Running = field(default_factory=Running)
+    progress: RunProgress = field(default_factory=RunProgress)
     withdrawals: Withdrawals = field(default_factory=Withdrawals)
     recalls: Recalls = field(default_factory=Recalls)
 
@@ -165,3 +167,4 @@ class SchedulerState:
         self.publishing.attempt_over(run_id)
         self.unstarted.attempt_over(run_id)
         self.running.attempt_over(run_id)
+        self.progress.attempt_over(run_id)

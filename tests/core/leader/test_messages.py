@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from itinerary.protocol.errors import MalformedEntry
 from itinerary.protocol.instants import parse_instant
+from itinerary.protocol.progress import Progress
 from itinerary.protocol.wire import entry
 from scheduler_service.core.leader.messages import (
     Failed,
@@ -44,6 +45,33 @@ def test_each_report_of_a_worker_is_understood() -> None:
         entry("heartbeat", AT, {"worker": "w", "running": ["a~1"], "received": [], "concurrency": 4, "queues": ["q"]})
     )
     assert beat == Heartbeat("w", AT, (("a", 1),), (), 4, ("q",))
+
+
+BEAT = {"worker": "w", "running": ["a~1", "b~2"], "concurrency": 4}
+
+
+def test_a_heartbeat_tells_how_far_what_it_lists_has_come() -> None:
+    beat = decode(entry("heartbeat", AT, {**BEAT, "progress": [[1, 412, 1000, "rows"], [0, 0.5, None, ""]]}))
+    assert isinstance(beat, Heartbeat)
+    assert beat.progress == ((1, Progress(412, 1000, "rows")), (0, Progress(0.5)))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [None, "half", {"0": 1}, [7], [[]], [[2, 1, 2, ""]], [[-1, 1, 2, ""]], [[True, 1, 2, ""]], [[0, "1", 2, ""]],
+     [[0, -1, 2, ""]], [[0, 1, 2, "x" * 21]], [[0, 1, 2]], [[0, 2**60, None, ""]]],
+)  # fmt: skip
+def test_progress_that_is_not_understood_is_left_out_of_a_heartbeat_that_counts(said: object) -> None:
+    """A later release may say it otherwise; and what runs is alive whatever it says."""
+    beat = decode(entry("heartbeat", AT, {**BEAT, "progress": said}))
+    assert isinstance(beat, Heartbeat)
+    assert (beat.running, beat.progress) == ((("a", 1), ("b", 2)), ())
+
+
+def test_of_progress_with_more_fields_those_that_are_known_are_read() -> None:
+    beat = decode(entry("heartbeat", AT, {**BEAT, "progress": [[0, 1, 2, "rows", "new"]]}))
+    assert isinstance(beat, Heartbeat)
+    assert beat.progress == ((0, Progress(1, 2, "rows")),)
 
 
 @pytest.mark.parametrize(

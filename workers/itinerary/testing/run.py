@@ -93,6 +93,7 @@ class Run:
             "started_at": started,
             "finished_at": _text(self.finished_at),
             "worker": None if started is None else WORKER,
+            "progress": None,
             "term": None,
             "result": self.result,
             "error": self.error,

@@ -127,13 +127,12 @@ class Delivery:
             return None
         task_id = headers["id"]
         run = CurrentRun(
-            headers[HEADER_RUN_ID],
-            headers.get(HEADER_JOB_ID),
-            headers[HEADER_ATTEMPT],
+            headers[HEADER_RUN_ID], headers.get(HEADER_JOB_ID), headers[HEADER_ATTEMPT],
             to_datetime(parse_instant(headers.get(HEADER_SCHEDULED_AT), HEADER_SCHEDULED_AT)),
             to_datetime(parse_instant(headers.get(HEADER_DUE_AT), HEADER_DUE_AT)),
             lambda: _flagged(connection, task_id),
-        )
+            lambda read: registry.shows_progress(task_id, read),
+        )  # fmt: skip
         hard, soft = headers.get("timelimit") or (None, None)
         seq, queue = headers.get(HEADER_SEQ), headers.get(HEADER_QUEUE)
         hard, soft = hard or limits.hard, soft or limits.soft

@@ -19,6 +19,7 @@ from uuid import uuid4
 from celery.worker import state
 
 from itinerary.protocol.batches import batched
+from itinerary.protocol.progress import PROGRESS_FIELD, listed
 from itinerary.protocol.wire import HEARTBEAT_SECONDS, PROTOCOL, PROTOCOL_FIELD, QUERY_EPOCH, RECALLS_FIELD, entry
 from itinerary.worker.claim import Verdict
 from itinerary.worker.connection import AWAY, RedisConnection
@@ -33,8 +34,8 @@ _TOO_DEEP: Final = 50_000
 _ASKED_EVERY: Final = 60.0
 _ASKED_FIRST_AFTER: Final = 10.0
 _TRIED_AGAIN_AFTER: Final = 0.5
-# An id has at most 300 characters, and an inbox entry at most half a million.
-_IN_ONE_ENTRY: Final = 800  # two such lists fit into one entry of the inbox
+# An id has at most 300 characters, a progress 200, and an inbox entry half a million.
+_IN_ONE_ENTRY: Final = 600  # two such lists fit into one entry of the inbox, the first with progress
 _LISTED_AT_ONCE: Final = 20_000
 
 log = logging.getLogger("itinerary.worker")
@@ -205,10 +206,18 @@ class Heartbeater(threading.Thread):
             "queues": self._queues(),
             "generation": self._epoch,
         }
+        of = {} if farewell else self._registry.progress()
         slices = [batched(running, _IN_ONE_ENTRY), batched(received, _IN_ONE_ENTRY)]
         pairs = list(zip_longest(*slices, fillvalue=())) or [((), ())]
         return [
-            entry("heartbeat", clock(), body | {"running": runs, "received": waits} | ({"part": n} if n else {}))
+            entry(
+                "heartbeat",
+                clock(),
+                body
+                | {"running": runs, "received": waits}
+                | ({PROGRESS_FIELD: shown} if of and (shown := listed(runs, of)) else {})
+                | ({"part": n} if n else {}),
+            )
             for n, (runs, waits) in enumerate(pairs)
         ]
 

@@ -1,4 +1,4 @@
-"""The main process's knowledge of its pool: which attempts have their claim, and the reports of the last minute.
+"""The main process's knowledge of its pool: attempts with their claim, their progress, the last minute's reports.
 
 Pool children send it datagrams, which arrive whole or not at all, however they die. Promises that an attempt counts as
 claimed only after its claim was won. After Redis lost data, the reports of the last minute before can be sent again, in
@@ -16,11 +16,14 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Final
 
+from itinerary.protocol.progress import Progress
 from itinerary.worker.reporting import Report
 
 KEPT_SECONDS: Final = 60.0
+PROGRESS_EVERY: Final = 1.0
 _KEPT_BYTES: Final = 32 * 1024 * 1024
 _DATAGRAM: Final = 1024 * 1024
 _PLAIN_BELOW: Final = 32 * 1024
@@ -38,8 +41,14 @@ class Kept:
     size: int
 
 
+Shown = Callable[[], Progress | None]
+
+
 class PoolRegistry:
-    """Created in the main process before its children, which only call `claimed`, `waiting` and `report_sent`."""
+    """Created in the main process before its children: they call `claimed`, `shows_progress`, `waiting`, `report_sent`.
+
+    A child that shows progress has a thread that sends what is new of it, once a second.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -50,6 +59,9 @@ class PoolRegistry:
         self._reading.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _DATAGRAM)
         self._lock = threading.Lock()
         self._claimed: set[str] = set()
+        self._progress: dict[str, Shown] = {}
+        self._own: tuple[str, Shown] | None = None
+        self._telling_pid = 0
         self._kept: deque[Kept] = deque()
         self._size = 0
         self._has_reported = False
@@ -65,6 +77,24 @@ class PoolRegistry:
     def claimed(self, task_id: str) -> None:
         """Note that this attempt's claim was won; called before its first line of user code runs."""
         self._send({"claimed": task_id})
+
+    def shows_progress(self, task_id: str, read: Shown) -> None:
+        """Note that this attempt shows progress; `read` gives its latest from any thread."""
+        if os.getpid() == self._pid:
+            with self._lock:
+                self._progress[task_id] = read
+            return
+        self._own = (task_id, read)
+        if self._telling_pid != os.getpid():  # a fork does not take its parent's threads along
+            self._telling_pid = os.getpid()
+            threading.Thread(target=self._tell_progress, name="itinerary-progress", daemon=True).start()
+
+    def progress(self) -> dict[str, Progress]:
+        """The latest progress of the attempts that show one."""
+        with self._lock:
+            self._receive()
+            latest = [(task_id, read()) for task_id, read in self._progress.items()]
+        return {task_id: progress for task_id, progress in latest if progress is not None}
 
     def waiting(self) -> None:
         """Note that a claim must wait until the leader has this worker's report."""
@@ -87,7 +117,9 @@ class PoolRegistry:
     def over(self, task_ids: Iterable[str]) -> None:
         """Forget attempts that the worker no longer has."""
         with self._lock:
-            self._claimed.difference_update(task_ids)
+            for task_id in task_ids:
+                self._claimed.discard(task_id)
+                self._progress.pop(task_id, None)
 
     def recent_reports(self) -> list[Kept]:
         """The kept reports, oldest first."""
@@ -114,6 +146,18 @@ class PoolRegistry:
                 raise
             if waiting:
                 self.on_waiting()
+
+    def _tell_progress(self) -> None:
+        """Send what is new, for the life of the child: its attempts come one after the other."""
+        sent: tuple[str, Progress | None] | None = None
+        while True:
+            if self._own is not None:
+                task_id, read = self._own
+                latest = (task_id, read())
+                if latest != sent:
+                    sent = latest
+                    self._send({"progress": latest})
+            time.sleep(PROGRESS_EVERY)
 
     def _send(self, word: dict[str, Any]) -> None:
         if os.getpid() == self._pid:
@@ -145,6 +189,10 @@ class PoolRegistry:
         if "claimed" in word:
             self._has_reported = True
             self._claimed.add(word["claimed"])
+        elif "progress" in word:
+            task_id, latest = word["progress"]
+            if task_id in self._claimed:  # not of one that is over, which nobody would forget
+                self._progress[task_id] = partial(Progress, *latest)
         elif "report" in word:
             report = Report(**word["report"])
             self._keep(Kept(report, word["token"], self._clock(), size or len(str(report.body))))

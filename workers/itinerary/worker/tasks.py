@@ -31,12 +31,14 @@ def echo(*args: Any, **kwargs: Any) -> dict[str, Any]:
 
 
 def sleep(seconds: float) -> dict[str, float]:
-    """Sleep for `seconds`; stop early if the run is cancelled."""
+    """Sleep for `seconds`, with progress; stop early if the run is cancelled."""
     run = current_run()
     ends = time.monotonic() + float(seconds)
     while (left := ends - time.monotonic()) > 0:
-        if run is not None and run.cancelled():
-            raise RunCancelled(f"stopped {left:.1f} s early")
+        if run is not None:
+            if run.cancelled():
+                raise RunCancelled(f"stopped {left:.1f} s early")
+            run.progress(int(float(seconds) - left), float(seconds), "s")
         time.sleep(min(_SLICE, left))
     return {"slept": float(seconds)}
 

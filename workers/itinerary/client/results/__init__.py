@@ -28,6 +28,7 @@ from itinerary.client.results.runs import (
     LeftOut,
     Run,
     RunPage,
+    RunProgress,
     TaskError,
 )
 from itinerary.client.results.scheduler import (
@@ -98,6 +99,7 @@ __all__ = [
     "Retry",
     "Run",
     "RunPage",
+    "RunProgress",
     "Skipped",
     "SlotLoad",
     "StandsFor",

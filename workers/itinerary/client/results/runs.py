@@ -44,6 +44,16 @@ class Attempt(Record):
 
 
 @dataclass(frozen=True, eq=False)
+class RunProgress(Record):
+    """How far a running task has come: `done` of `total` in `unit`; `at`: when that last changed."""
+
+    done: float
+    total: float | None
+    unit: str
+    at: datetime
+
+
+@dataclass(frozen=True, eq=False)
 class Run(Record):
     """A run as stored."""
 
@@ -72,6 +82,7 @@ class Run(Record):
     started_at: datetime | None
     finished_at: datetime | None
     worker: str | None
+    progress: RunProgress | None
     term: int | None
     result: Any
     error: TaskError | None
