@@ -34,6 +34,7 @@ from scheduler_service.api.routes import (
     queues,
     runs,
     scheduler,
+    stats,
     zone_rules,
 )
 from scheduler_service.version import VERSION
@@ -91,6 +92,7 @@ def _routes() -> tuple[BaseRoute, ...]:
         limits,
         freezes,
         scheduler,
+        stats,
         balance,
         zone_rules,
         health,

@@ -26,6 +26,7 @@ from scheduler_service.core.contract.job_plan import JobSets
 from scheduler_service.core.leader.state import CoreSettings
 from scheduler_service.loops.election import Leader
 from scheduler_service.loops.pruner import Retention
+from scheduler_service.loops.sampler import Sampling
 from scheduler_service.loops.scheduler_loop import Adapters
 from scheduler_service.metrics.leader import PrometheusMeter
 from scheduler_service.observability.leader_port import leader_port
@@ -39,6 +40,7 @@ from scheduler_service.ports.limits import LimitStore
 from scheduler_service.ports.notices import Outbox
 from scheduler_service.ports.queues import QueueStore
 from scheduler_service.ports.records import AuditLog, Evidence, Wakeups
+from scheduler_service.ports.samples import SampleStore
 from scheduler_service.ports.sessions import SessionStore
 from scheduler_service.ports.stores import JobStore, RunStore
 from scheduler_service.ports.zone_rules import ZoneRulesStore
@@ -61,6 +63,7 @@ from scheduler_service.sql.pruning import SqlPruning
 from scheduler_service.sql.queues import SqlQueueStore
 from scheduler_service.sql.run_pages import SqlHistoryStore
 from scheduler_service.sql.runs import SqlRunStore
+from scheduler_service.sql.samples import SqlSampleStore
 from scheduler_service.sql.sessions import SqlSessionStore
 from scheduler_service.sql.wakeups import PgWakeups
 from scheduler_service.sql.zone_rules import SqlZoneRulesStore
@@ -90,6 +93,7 @@ class Stores:
     calendar_store: CalendarStore
     feed_store: FeedStore
     sessions: SessionStore
+    samples: SampleStore
 
 
 @contextmanager
@@ -105,7 +109,7 @@ def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]
             SqlAuditLog(database), SqlEvidence(database), SqlHistoryStore(database),
             SqlOutbox(database), queues, marks, SqlQueueStore(database),
             SqlLimitStore(database), SqlFreezeStore(database), SqlZoneRulesStore(database), SqlCalendarStore(database),
-            SqlFeedStore(database), SqlSessionStore(database),
+            SqlFeedStore(database), SqlSessionStore(database), SqlSampleStore(database),
         )  # fmt: skip
     finally:
         marks.close()
@@ -149,6 +153,7 @@ def open_leader(settings: Settings) -> Iterator[Leader]:
                 SqlZoneRulesStore(database),
                 wakeups_of(database),
                 Retention(SqlPruning(database.beside()), settings.retention, host_now),
+                Sampling(meter.samples, SqlSampleStore(database)),
             ),
             marks,
             holder=holder,

@@ -32,6 +32,7 @@ from scheduler_service.loops.present_controls import present_controls
 from scheduler_service.loops.pruner import Pruner, Retention
 from scheduler_service.loops.publisher import Publisher
 from scheduler_service.loops.repeating import Repeating
+from scheduler_service.loops.sampler import Sampler, Sampling
 from scheduler_service.loops.store_writer import StoreWriter
 from scheduler_service.loops.wakeup_listener import WakeupListener
 from scheduler_service.ports.broker import Claims, Dispatcher, Inbox
@@ -60,6 +61,7 @@ class Adapters:
     zone_rules: ZoneRulesStore
     wakeups: Wakeups | None = None
     retention: Retention | None = None
+    sampling: Sampling | None = None
 
 
 class SchedulerLoop:
@@ -166,6 +168,8 @@ class SchedulerLoop:
             found.append(WakeupListener(self._adapters.wakeups, self._mailbox, self._watcher.poll_now, self._broke))
         if self._adapters.retention is not None:
             found.append(Pruner(self._adapters.retention, self._renewer, self._adapters.meter, self._broke))
+        if self._adapters.sampling is not None:
+            found.append(Sampler(self._adapters.sampling, self._renewer, self._broke))
         return found
 
     def _pass(self, state: SchedulerState, wake_at: int) -> SchedulerState:

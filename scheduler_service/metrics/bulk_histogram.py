@@ -30,6 +30,11 @@ class BulkHistogram(Collector):
                 self._counts[bisect_left(self._bounds, value)] += 1
                 self._sum += value
 
+    def counts(self) -> tuple[int, ...]:
+        """Return the number of values in each bucket, the last one of those above all bounds."""
+        with self._lock:
+            return tuple(self._counts)
+
     def collect(self) -> Iterator[HistogramMetricFamily]:
         """Yield the metric family for the library."""
         with self._lock:

@@ -10,19 +10,21 @@ from itinerary.protocol.instants import MILLISECOND, SECOND, Duration, Instant
 from scheduler_service.core.contract.pruning import Past
 from scheduler_service.core.leader.commands import Apply, Command
 from scheduler_service.core.leader.poll_state import PAUSE
-from scheduler_service.core.leader.queries import alive_workers, oldest_due
+from scheduler_service.core.leader.queries import alive_workers, oldest_due_of_queues
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.model import DispatchedRun, MisfirePolicy, Overlap
 from scheduler_service.core.run_state import FINAL, Event
+from scheduler_service.core.samples import DELAY_BOUNDS
 from scheduler_service.core.schedules.zone_rules import installed_rules
 from scheduler_service.metrics.bulk_histogram import BulkHistogram
 from scheduler_service.metrics.calendars import CalendarMetrics
 from scheduler_service.metrics.limits import LimitMetrics
 from scheduler_service.metrics.notices import NoticeMetrics
 from scheduler_service.metrics.placement import PlacementMetrics
+from scheduler_service.metrics.samples import SampleTaker
 from scheduler_service.ports.stores import Meter
 
-_FINE: Final = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
+_FINE: Final = DELAY_BOUNDS
 _LONG: Final = (0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0)
 
 
@@ -96,6 +98,7 @@ class PrometheusMeter(Meter):
         self._limits = LimitMetrics(self._registry)
         self.notices = NoticeMetrics(self._registry)
         self.calendars = CalendarMetrics(self._registry)
+        self.samples = SampleTaker(self._delay)
         self._oldest_at = 0
         # Export each counter at 0: a rate over one that first appears at 1 would miss that step.
         for state in sorted(FINAL):
@@ -152,10 +155,7 @@ class PrometheusMeter(Meter):
         self._index_runs.set(len(state.index))
         if state.last_iteration_at - self._oldest_at >= SECOND:
             self._oldest_at = state.last_iteration_at
-            oldest = oldest_due(state, state.last_iteration_at)
-            self._oldest.set(0 if oldest is None else (state.last_iteration_at - oldest) / SECOND)
-            self._inbox_lag.set(_inbox_lag(state, state.last_iteration_at) / SECOND)
-            self._workers.set(alive_workers(state, state.last_iteration_at))
+            self._show_figures(state, state.last_iteration_at)
             self._show_queues(state)
             self._limits.show(state)
         for command in commands:
@@ -163,6 +163,14 @@ class PrometheusMeter(Meter):
                 self._applied(command)
         self._placement.show(state)
         self._count(state)
+
+    def _show_figures(self, state: SchedulerState, now: Instant) -> None:
+        lags = {queue: now - since for queue, since in oldest_due_of_queues(state, now).items()}
+        inbox_lag, workers = _inbox_lag(state, now), alive_workers(state, now)
+        self._oldest.set(max(lags.values(), default=0) / SECOND)
+        self._inbox_lag.set(inbox_lag / SECOND)
+        self._workers.set(workers)
+        self.samples.show(state.runs, lags, workers, inbox_lag)
 
     def _show_queues(self, state: SchedulerState) -> None:
         paused, pending = state.controls.held_queues(state.last_iteration_at), state.runs.pending

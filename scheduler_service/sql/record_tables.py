@@ -1,4 +1,4 @@
-"""Tables that only record: audit log, past terms, adopted zone rules, figures. They are of the metadata of tables.py.
+"""Tables that only record: audit log, past terms, zone rules, figures, samples. They are of the metadata of tables.py.
 
 Promises that a row of `audit_log` is never changed, and not deleted for 90 days: triggers of the migration enforce it.
 """
@@ -62,4 +62,15 @@ scheduler_statistics: Final = Table(
     Column("active_runs", BigInteger, nullable=False),
     Column("index_runs", BigInteger, nullable=False),
     Column("lag", BigInteger, nullable=False),
+)
+
+# What the leader of a term counted from `at` on, in steps of 1 and of 10 minutes; `figures` as sql/samples.py reads it.
+samples: Final = Table(
+    "samples",
+    metadata,
+    Column("step", Integer, primary_key=True, autoincrement=False),
+    Column("at", InstantColumn, primary_key=True, autoincrement=False),
+    Column("term", BigInteger, primary_key=True, autoincrement=False),
+    Column("version", Text, nullable=False),
+    Column("figures", Text, nullable=False),
 )

@@ -33,6 +33,12 @@ def test_a_run_is_enqueued_cancelled_and_waited_for(client: Client) -> None:
     assert client.retry(run["run_id"])["retry_of"] == run["run_id"]
 
 
+def test_trends_are_asked_for_by_window_and_queue(client: Client) -> None:
+    trends = client.trends("2026-01-01T00:00:00Z", "2026-01-01T10:00:00Z", step="10m", queue="mails")
+    assert (trends.step, trends.queue, trends.points) == ("10m", "mails", [])
+    assert client.trends().step == "1m"
+
+
 def test_a_batch_comes_back_in_order(client: Client) -> None:
     wanted = [{"task": "t", "args": [n], "run_at": "2999-01-01T00:00:00Z"} for n in range(3)]
     assert [run["args"] for run in client.enqueue_batch(wanted)] == [[0], [1], [2]]

@@ -21,6 +21,7 @@ CALLS: Final = {
     "/api/v1/runs/{run_id}/retry": {"post"},
     "/api/v1/audit": {"get"},
     "/api/v1/scheduler/status": {"get"},
+    "/api/v1/stats/trends": {"get"},
     "/api/v1/scheduler/distribution": {"get"},
     "/api/v1/scheduler/rebalance": {"post"},
     "/api/v1/scheduler/rebalance/preview": {"post"},

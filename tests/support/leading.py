@@ -15,6 +15,7 @@ from scheduler_service.core.leader.state import CoreSettings
 from scheduler_service.core.schedules.zone_eras import put_in_force
 from scheduler_service.loops.election import Leader
 from scheduler_service.loops.pruner import Retention
+from scheduler_service.loops.sampler import Sampling
 from scheduler_service.loops.scheduler_loop import Adapters
 from scheduler_service.metrics.leader import PrometheusMeter
 from scheduler_service.sql.database import Database, host_now
@@ -23,6 +24,7 @@ from scheduler_service.sql.leader.store import SqlLeaderStore
 from scheduler_service.sql.lease import SqlLeaseStore
 from scheduler_service.sql.pruning import SqlPruning
 from scheduler_service.sql.runs import SqlRunStore
+from scheduler_service.sql.samples import SqlSampleStore
 from scheduler_service.sql.zone_rules import SqlZoneRulesStore
 
 
@@ -53,6 +55,7 @@ class LeaderThread(AbstractContextManager["LeaderThread"]):
             SqlLeaderStore(self.database), self.inbox, claims, dispatcher, self.meter,
             SqlZoneRulesStore(self.database), wakeups_of(self.database),
             None if retention is None else Retention(pruning, retention, host_now, first=SECOND // 5, every=SECOND),
+            Sampling(self.meter.samples, SqlSampleStore(self.database)),
         )  # fmt: skip
         marks = self._stack.enter_context(closing(RedisMarks(redis_url, broker_url or redis_url)))
         self.leader = Leader(settings, self.leases, outside, marks, holder=holder, ttl=ttl, inbox_buffer=1000)

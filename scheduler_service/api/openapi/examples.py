@@ -164,6 +164,17 @@ EXAMPLES: Final[dict[str, Any]] = {
             }
         ]
     },
+    "TrendsOut": {
+        "from": "2026-12-01T00:00:00Z", "to": "2026-12-01T01:00:00Z", "step": "1m", "queue": None,
+        "points": [
+            {
+                "at": "2026-12-01T00:00:00Z", "term": 7, "started": 120, "completed": 118, "failed": 1, "missed": 0,
+                "pending": 9, "running": 4, "lag": "1200ms", "dispatch_delay_p50": "4ms", "dispatch_delay_p99": "19ms",
+                "workers": 2, "inbox_lag": "0s",
+            }
+        ],
+        "marks": [{"at": "2026-12-01T00:00:00Z", "kind": "leader", "text": "a leader began term 7"}],
+    },
     "QueueIn": {"concurrency": 20, "rate": None, "fair": True, "description": "mails to customers"},
     "LimitIn": _LIMIT,
     "LimitPatch": {"concurrency": 8, "overrides": {"acme": None}},
@@ -223,7 +234,8 @@ PARAMETERS: Final[dict[str, Any]] = {
     "job_id": "billing.close", "run_id": "billing.close_2026-12-01T01:00:00Z", "If-Match": '"3"', "If-None-Match": "*",
     "Idempotency-Key": "order-17", "tag": "finance",
     "q": "close", "paused": False, "source": "shop", "limit": 100, "cursor": "WyJiaWxsaW5nLmNsb3NlIl0", "count": 10,
-    "from": "2026-12-01T00:00:00Z", "at": "2026-12-01T01:00:00Z", "since": "2026-12-01T00:00:00Z",
+    "from": "2026-12-01T00:00:00Z", "to": "2026-12-02T00:00:00Z", "step": "10m",
+    "at": "2026-12-01T01:00:00Z", "since": "2026-12-01T00:00:00Z",
     "until": "2026-12-02T00:00:00Z", "state": ["failed"], "queue": "default", "subject": "billing.close",
     "actor": "ann", "action": "job.pause", "total": False, "with_runs": False,
 }  # fmt: skip

@@ -13,6 +13,7 @@ from itinerary.protocol.instants import Duration, Instant
 from scheduler_service.api.services.leader_line import LeaderLine
 from scheduler_service.api.services.limited import LimitedJobs, LimitedRuns, LimitedSets, out_of_scope
 from scheduler_service.api.services.limited_queues import LimitedQueues
+from scheduler_service.api.services.limited_samples import LimitedSamples
 from scheduler_service.bootstrap.parts import Stores
 from scheduler_service.core.audit import AuditEntry, Caller
 from scheduler_service.core.contract.backfill import Known
@@ -41,6 +42,7 @@ def limited_stores(stores: Stores, limits: Limits, who: Caller) -> Stores:
         job_sets=LimitedSets(stores.job_sets, limits),
         audit=_Audit(stores.audit, who), evidence=_Evidence(stores.evidence, jobs, runs),
         history=_History(stores.history, jobs, runs, limits), outbox=cast(Any, _NoOutbox("the list of notifications")),
+        samples=LimitedSamples(stores.samples, limits),
     )  # fmt: skip
 
 

@@ -110,6 +110,7 @@ class AsyncClient:
     create_job = _awaited(Client.create_job)
     delete_job = _awaited(Client.delete_job)
     distribution = _awaited(Client.distribution)
+    trends = _awaited(Client.trends)
     enqueue = _awaited(Client.enqueue)
     enqueue_batch = _awaited(Client.enqueue_batch)
     explain_job = _awaited(Client.explain_job)

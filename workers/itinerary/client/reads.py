@@ -24,6 +24,7 @@ from itinerary.client.results import (
     Run,
     RunPage,
     Status,
+    Trends,
     Worker,
     ZoneDiff,
     ZoneRules,
@@ -168,6 +169,19 @@ class Reads:
     def distribution(self) -> Distribution:
         """The load of the coming 24 hours."""
         return Distribution.of(self._api.object("GET", "/scheduler/distribution", timeout=PLANNED_WITHIN))
+
+    def trends(
+        self,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        *,
+        step: str | None = None,
+        queue: str | None = None,
+    ) -> Trends:
+        """The figures that leaders counted in a window, of all queues or of one; the last hour if no time is given."""
+        window = {"from": moment_text(since, "since"), "to": moment_text(until, "until")}
+        asked = given(**window, step=step, queue=queue)
+        return Trends.of(self._api.object("GET", "/stats/trends", params=asked))
 
     def workers(self) -> list[Worker]:
         """The workers whose heartbeats the leader receives."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from itinerary.protocol.instants import Instant
+from scheduler_service.core.leader.flow import Flow
 from scheduler_service.core.leader.requested import RequestedRuns, is_requested
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.run_state import FINAL, PENDING, RUNNING, RunState
@@ -27,7 +28,9 @@ class RunTable:
         self._freed: set[str] = set()
         self._ends: deque[tuple[Instant, str]] = deque()
         self.requested = RequestedRuns()
+        self.flow = Flow()
         self.pending: Counter[str] = Counter()
+        self.running: Counter[str] = Counter()
         self.running_on: Counter[str] = Counter()
         self.states: dict[RunState, int] = dict.fromkeys(RunState, 0)
 
@@ -48,6 +51,8 @@ class RunTable:
         if old is None or old.state is not run.state or old.queue != run.queue or old.worker != run.worker:
             self._count(old, -1)
             self._count(run, 1)
+            if old is not None:
+                self.flow.changed(run.queue, old.state, run.state)
         now, before = (self._ended, self._runs) if run.state in FINAL else (self._runs, self._ended)
         before.pop(run.run_id, None)
         now[run.run_id] = run
@@ -125,18 +130,23 @@ class RunTable:
         if is_requested(run):
             self.requested.count(run, step)
         if run.state is PENDING:
-            self.pending[run.queue] += step
-            if not self.pending[run.queue]:
-                del self.pending[run.queue]  # queue names come and go: keep no zero counts
-        elif run.state is RUNNING and run.worker is not None:
-            self.running_on[run.worker] += step
-            if not self.running_on[run.worker]:
-                del self.running_on[run.worker]
+            _add(self.pending, run.queue, step)
+        elif run.state is RUNNING:
+            _add(self.running, run.queue, step)
+            if run.worker is not None:
+                _add(self.running_on, run.worker, step)
 
     def _retire(self, run: ActiveRun) -> None:
         self._admitted.discard(run.run_id)
         if _remove(self._live, run) and run.job_id is not None:
             self._freed.add(run.job_id)
+
+
+def _add(counts: Counter[str], name: str, step: int) -> None:
+    """Count; names of queues and workers come and go, so no zero is kept."""
+    counts[name] += step
+    if not counts[name]:
+        del counts[name]
 
 
 def _remove(by_job: dict[str, dict[str, None]], run: ActiveRun) -> bool:

@@ -51,6 +51,7 @@ from itinerary.client.results.scheduler import (
     Worker,
     WouldMove,
 )
+from itinerary.client.results.trends import TrendMark, TrendPoint, Trends
 from itinerary.client.results.zone_rules import AdoptedRules, ChangedJob, ChangedZone, ZoneDiff, ZoneRules
 
 __all__ = [
@@ -105,6 +106,9 @@ __all__ = [
     "StandsFor",
     "Status",
     "TaskError",
+    "TrendMark",
+    "TrendPoint",
+    "Trends",
     "Worker",
     "WouldMove",
     "ZoneDiff",

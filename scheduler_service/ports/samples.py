@@ -1,0 +1,36 @@
+"""Ports of the samples: where a leader takes its own, where they are kept, and who reads them.
+
+An implementation of the store promises that only the leader of the present term adds any, and that what it keeps is
+bounded. It decides no step and no figure.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from itinerary.protocol.instants import Instant
+from scheduler_service.core.model import Lease
+from scheduler_service.core.samples import Sample, Step
+
+
+class SampleSource(Protocol):
+    """The counters of a leader process. Never fails, never waits."""
+
+    def take_sample(self, at: Instant, term: int) -> Sample:
+        """Everything counted since the last call, as the sample of the step that began at `at`."""
+
+
+class SampleSink(Protocol):
+    """Keeps a leader's samples."""
+
+    def keep(self, lease: Lease, samples: Sequence[tuple[Step, Sample]]) -> None:
+        """Keep each, in place of one of the same step, time and term, and delete what is too old. LeaseLost."""
+
+
+class SampleStore(Protocol):
+    """Reads samples; a bounded number, by their key."""
+
+    def read(self, step: Step, since: Instant, until: Instant) -> list[Sample]:
+        """The samples of this step with `at` in [since, until), in the order of time, then of terms."""
+
+    def terms(self, since: Instant, limit: int) -> list[tuple[int, Instant]]:
+        """The newest terms that began at or after `since`, each with its beginning, the newest first."""
