@@ -43,13 +43,14 @@ def test_no_page_of_the_manual_is_wider_than_the_screen(browser: Browser, site: 
 
 def test_no_name_of_the_navigation_is_cut(browser: Browser, site: Site) -> None:
     cut = (
-        "[...document.querySelectorAll('body > header nav a')].filter(a => {"
+        "[...document.querySelectorAll('#menu a')].filter(a => {"
         " const at = a.getBoundingClientRect(), row = a.parentElement.getBoundingClientRect();"
         " return at.left < row.left - 1 || at.right > row.right + 1 }).map(a => a.textContent)"
     )
     for width in (320, 390, 640):
         browser.view(width)
         browser.open(f"{site.url}/manual")
+        browser.click("#menu-button")
         assert browser.run(cut) == [], f"at {width}"
 
 

@@ -88,9 +88,9 @@ def test_no_page_is_wider_than_the_screen(browser: Browser, site: Site) -> None:
             assert wide <= width, f"{path} is {wide} wide at {width}"
         if width == 1024:
             browser.open(site.url)
-            assert browser.run("(nav => nav.scrollWidth <= nav.clientWidth)(document.querySelector('header nav'))")
-            tops = browser.run("[...document.querySelectorAll('header nav a')].map(a => Math.round(a.offsetTop))")
-            assert len(set(tops)) == 1, tops
+            assert browser.run("(nav => nav.scrollWidth <= nav.clientWidth)(document.querySelector('#menu'))")
+            tops = browser.run("[...document.querySelectorAll('#menu a')].map(a => Math.round(a.offsetTop))")
+            assert len(set(tops)) <= 2, tops
     assert [said for said in browser.complaints if "422" not in said and "404" not in said] == []
 
 

@@ -178,6 +178,7 @@ def test_every_page_fits_its_window_in_both_themes(
 def test_on_a_narrow_screen_the_navigation_shows_where_one_is(browser: Browser, running: Running) -> None:
     browser.view(390)
     browser.open(running.written["api_url"] + "/audit")
+    browser.click("#menu-button")
     left, right = browser.run(
         "(() => { const r = document.querySelector('nav [aria-current=page]').getBoundingClientRect();"
         " return [r.left, r.right]; })()"

@@ -69,6 +69,10 @@ class Browser(AbstractContextManager["Browser"]):
         theme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._call("Emulation.setEmulatedMedia", features=[theme])
 
+    def move_to(self, timezone: str) -> None:
+        """Let the browser's clocks be those of a zone."""
+        self._call("Emulation.setTimezoneOverride", timezoneId=timezone)
+
     def open(self, url: str) -> None:
         """Go to a page and wait until it is there."""
         self._call("Page.navigate", url=url)

@@ -10,8 +10,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from itinerary.protocol.instants import Instant
 from scheduler_service.api.context import Context
 from scheduler_service.api.http.auth import require_operator_page
-from scheduler_service.api.pages.job import read_time
-from scheduler_service.api.pages.moments import Moment, moment
+from scheduler_service.api.pages.moments import Moment, moment, read_time
 from scheduler_service.api.pages.policy_text import Change, changes
 from scheduler_service.api.pages.shell import PageRoute, page
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Reader
@@ -22,7 +21,7 @@ from scheduler_service.ports.records import AuditFilter
 
 _ENTRIES: Final = 50
 _LABELS: Final = {
-    "subject": "Job or run", "actor": "Who", "action": "Action", "since": "From (UTC)", "until": "To (UTC)",
+    "subject": "Job or run", "actor": "Who", "action": "Action", "since": "From ({zone})", "until": "To ({zone})",
     "cursor": "Page of the list",
 }  # fmt: skip
 

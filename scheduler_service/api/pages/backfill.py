@@ -10,17 +10,18 @@ from itinerary.protocol.instants import parse_instant
 from scheduler_service.api.context import Context
 from scheduler_service.api.http.auth import Who
 from scheduler_service.api.pages.csrf import FormBody
-from scheduler_service.api.pages.job import utc_text
-from scheduler_service.api.pages.moments import Moment, moment
+from scheduler_service.api.pages.moments import Moment, moment, utc_text
+from scheduler_service.api.pages.reader_zone import follow_job
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Wrong, or_again, wrong_of
 from scheduler_service.api.routes.backfill import backfilled
 from scheduler_service.api.routes.jobs import known_job
 from scheduler_service.core.contract.backfill import OVERLAPS
 from scheduler_service.core.schedules.preview import Occurrence, occurrence
+from scheduler_service.core.schedules.schedule import zone_of
 
 _WHY: Final = (("completed", "completed"), ("active", "under way"), ("planned", "waiting already"))
-_LABELS: Final = {"from": "From (UTC)", "to": "Up to (UTC, not included)", "overlap": "Run them"}
+_LABELS: Final = {"from": "From ({zone})", "to": "Up to ({zone}, exclusive)", "overlap": "Run them"}
 _HOW: Final = {"queue_all": "one after the other", "allow": "all at once"}
 
 router = APIRouter(include_in_schema=False, dependencies=READER, route_class=PageRoute)
@@ -44,6 +45,7 @@ def preview_backfill(
 ) -> Response:  # fmt: skip
     """Show the form and, if a window is given, its runs; creates nothing."""
     job = known_job(context, job_id)
+    follow_job(zone_of(job.schedule))
     seen, wrong = None, NOTHING_WRONG
     if start or end:
         asked = {"from": utc_text(start), "to": utc_text(end), "overlap": overlap, "dry_run": True}

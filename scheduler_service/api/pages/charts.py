@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from itinerary.protocol.instants import MILLISECOND, MINUTE, Duration, Instant, format_instant
-from scheduler_service.api.pages.moments import length
+from itinerary.protocol.instants import MILLISECOND, MINUTE, Duration, Instant
+from scheduler_service.api.pages.moments import length, moment
 from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.history import Outcome
 
@@ -66,7 +66,7 @@ def duration_chart(newest_first: Sequence[Outcome], timeout: Duration | None, pl
 
 def _bar(run: Outcome, x: int, height: int) -> RunBar:
     took = "" if run.took is None else f", {length(run.took)}"
-    text = f"{format_instant(run.scheduled_at)[:19].replace('T', ' ')} UTC: {run.state}{took}"
+    text = f"{moment(run.scheduled_at, 0).plain}: {run.state}{took}"
     return RunBar(x, height, run.state.value, run.state in _MARKED, text, run.run_id)
 
 

@@ -16,6 +16,7 @@ from scheduler_service.api.http.auth import presented_token
 from scheduler_service.api.http.bodies import check_text, raw_body
 from scheduler_service.api.http.problems import Problem, malformed
 from scheduler_service.api.http.sessions import presented_session
+from scheduler_service.api.pages.reader_zone import PARAMETER, UTC, absolute
 
 COOKIE: Final = "itinerary_form"
 FIELD: Final = "csrf"
@@ -43,6 +44,10 @@ class Form:
     def one(self, name: str) -> str:
         """Return the value of a field, stripped; empty if absent."""
         return next((value.strip() for key, value in self._fields if key == name), "")
+
+    def time(self, name: str) -> str:
+        """Return a time as RFC 3339, by the zone in which the form was shown; what is no time as it was typed."""
+        return absolute(self.one(name), self.one(PARAMETER) or UTC)
 
     def texts(self) -> dict[str, str]:
         """Return every text field by its name."""

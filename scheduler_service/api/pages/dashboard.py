@@ -5,8 +5,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse
 from starlette.staticfiles import StaticFiles
 
+from itinerary.protocol.errors import BadValue
 from scheduler_service.api.http.auth import identify_reader, require_page
-from scheduler_service.api.http.problems import Problem, problem_response
+from scheduler_service.api.http.problems import Problem, problem_of, problem_response
 from scheduler_service.api.pages import (
     audit,
     backfill,
@@ -24,12 +25,14 @@ from scheduler_service.api.pages import (
     manual,
     outages,
     overview,
+    preferences,
     queues,
     run,
     runs,
     sign_in,
     workers,
 )
+from scheduler_service.api.pages.reader_zone import begin
 from scheduler_service.api.pages.shell import trouble
 from scheduler_service.api.pages.strangers import ask_to_sign_in
 from scheduler_service.api.pages.templating import DOCS_HEADERS, HERE, templates
@@ -58,6 +61,7 @@ for _part in (
     flower,
     manual,
     sign_in,
+    preferences,
 ):
     router.include_router(_part.router)
 
@@ -86,7 +90,10 @@ def _nowhere(request: Request, exc: Exception) -> Response:
     if request.url.path.startswith("/api/") or "text/html" not in request.headers.get("accept", ""):
         return problem_response(exc)
     try:
+        begin(request)
         identify_reader(request)
+    except BadValue as refused:
+        return trouble(request, problem_of(refused))
     except Problem as refused:
         return ask_to_sign_in(request, refused)
     return trouble(request, Problem(404, f"there is no page {request.url.path}"))

@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse
 
 from itinerary.protocol.errors import BadValue, NotFound
 from scheduler_service.api.context import ApiContext, Context
-from scheduler_service.api.pages.job import read_time
+from scheduler_service.api.pages.moments import read_time
 from scheduler_service.api.pages.shell import READER, PageRoute, page
 from scheduler_service.api.pages.wrong import Reader
 from scheduler_service.api.routes.explain import why_at
@@ -18,7 +18,7 @@ from scheduler_service.core.explain.explanation import Explanation
 
 router = APIRouter(include_in_schema=False, dependencies=READER, route_class=PageRoute)
 T = TypeVar("T")
-_LABELS: Final = {"job_id": "Job", "at": "At (UTC)", "run_id": "Run"}
+_LABELS: Final = {"job_id": "Job", "at": "At ({zone})", "run_id": "Run"}
 Asked = Annotated[str, Query(max_length=300)]
 
 

@@ -12,7 +12,6 @@ from itinerary.protocol.instants import Instant, parse_instant
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.http.auth import Who
 from scheduler_service.api.pages.csrf import Form, FormBody
-from scheduler_service.api.pages.job import utc_text
 from scheduler_service.api.pages.moments import Moment, moment
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Reader, Wrong, or_again
@@ -67,7 +66,7 @@ def _body_of(form: Form) -> dict[str, Any]:
     scope: dict[str, Any] = {"all": True} if kind == "all" else {kind: names}
     if kind == "all" and names:
         raise BadValue("names", form.one("names"), "leave it empty to freeze everything, or choose what the names are")
-    times = {name: utc_text(form.one(name)) for name in ("from", "until") if form.one(name)}
+    times = {name: form.time(name) for name in ("from", "until") if form.one(name)}
     return {"scope": scope, "reason": form.one("reason"), "during": form.one("during") or "hold", **times}
 
 

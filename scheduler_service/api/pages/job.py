@@ -17,8 +17,18 @@ from scheduler_service.api.http.problems import Problem
 from scheduler_service.api.pages.charts import Health, RunChart, duration_chart, health
 from scheduler_service.api.pages.csrf import Form, FormBody
 from scheduler_service.api.pages.missed_ranges import MissedRangeLine, missed_range_line
-from scheduler_service.api.pages.moments import Moment, RunLine, length, moment, optional_moment, pretty, run_line
+from scheduler_service.api.pages.moments import (
+    Moment,
+    RunLine,
+    length,
+    moment,
+    optional_moment,
+    pretty,
+    read_time,
+    run_line,
+)
 from scheduler_service.api.pages.policy_text import VersionLine, policies, version_lines
+from scheduler_service.api.pages.reader_zone import follow_job
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, address_of, go, page
 from scheduler_service.api.pages.wrong import Reader, Wrong, or_again
 from scheduler_service.api.routes.explain import why_at
@@ -30,6 +40,7 @@ from scheduler_service.core.balancing.balancer import needs_place
 from scheduler_service.core.contract.job_words import job_sentence
 from scheduler_service.core.explain.explanation import Explanation
 from scheduler_service.core.model import Job, Overlap
+from scheduler_service.core.schedules.schedule import zone_of
 from scheduler_service.ports.stores import RunFilter
 
 _NEXT: Final = 10
@@ -38,7 +49,7 @@ _MISSED_RANGES: Final = 5
 _CHARTED: Final = 60
 _VERSIONS: Final = 20
 _LABELS: Final = {
-    "at": "At (UTC)", "reason": "Why", "until": "Until", "kwargs": "Arguments by name",
+    "at": "At ({zone})", "reason": "Why", "until": "Until", "kwargs": "Arguments by name",
     "limits": "Limits in place of the job's", "fair_key": "Fair key in place of the job's",
     "overlap": "If another run is not over", "confirm": "The job's id, to delete it",
 }  # fmt: skip
@@ -110,10 +121,9 @@ def pause(request: Request, context: Context, who: Who, job_id: str, form: FormB
     """Pause the job, indefinitely or until a time."""
 
     def act() -> Response:
-        until = form.one("until")
         body = {
             "reason": form.one("reason") or None,
-            "until": utc_text(until) if until else None,
+            "until": form.time("until") or None,
             "waiting": "skip" if form.one("skip_waiting") else "keep",
         }
         pause_job(context, who, job_id, body)
@@ -172,24 +182,6 @@ def delete(request: Request, context: Context, who: Who, job_id: str, form: Form
     return or_again(act, lambda wrong: _show(request, context, job_id, wrong, form.texts()), _LABELS)
 
 
-def read_time(text: str, field: str) -> Instant:
-    """Read a time of a form: RFC 3339, or UTC if it has no zone; a date is its beginning; BadValue."""
-    try:
-        return parse_instant(utc_text(text), field)
-    except BadValue:
-        raise BadValue(field, text, "give a time such as 2026-12-01 16:00 (UTC) or 2026-12-01T16:00:00+01:00") from None
-
-
-def utc_text(text: str) -> str:
-    """Format a time for the browser's field, which knows no zone; the page says that it is UTC."""
-    plain = text.strip().replace(" ", "T")
-    if len(plain) == 10:
-        plain += "T00:00"
-    if len(plain) == 16:
-        plain += ":00"
-    return f"{plain}Z" if len(plain) == 19 else plain
-
-
 def _asked(form: Form) -> dict[str, Any]:
     body: dict[str, Any] = {name: form.one(name) or None for name in ("overlap", "fair_key")}
     read = {name: read_json(text, name) for name in ("kwargs", "limits") if (text := form.one(name))}
@@ -197,6 +189,7 @@ def _asked(form: Form) -> dict[str, Any]:
 
 
 def _view(context: ApiContext, job: Job) -> JobView:
+    follow_job(zone_of(job.schedule))
     now = context.clock()
     after = max(now, job.paused_until - 1) if job.paused and job.paused_until is not None else now
     preview = job_preview(job, after, _NEXT)

@@ -1,10 +1,22 @@
-"""Times, durations and runs in the form that pages show. Pure."""
+"""Times, durations and runs in the form that pages show.
+
+The one place that writes a time for a page and reads one that was typed there, in the reader's zone (`reader_zone`).
+"""
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, format_instant
+from itinerary.protocol.errors import BadValue
+from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, format_instant, parse_instant
+from scheduler_service.api.pages.reader_zone import (
+    absolute,
+    is_repeated,
+    offset_text,
+    reader_zone,
+    wall_time,
+)
 from scheduler_service.core.explain.relative import relative, rough
 from scheduler_service.core.model import Run
 from scheduler_service.core.run_state import FINAL, RunState
@@ -16,27 +28,45 @@ SHAPES: Final = {
 """A shape beside each colour, so that no reader depends on colour alone."""
 
 
+_IN_SENTENCE: Final = re.compile(r"(?<![\w:+-])\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z(?!\w)")
+
+
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """An instant: relative words, and the exact time."""
+    """An instant: relative words, and the exact time in the reader's zone.
+
+    `repeated` is the zone's offset where its clocks show this time twice, else empty.
+    """
 
     iso: str
     text: str
+    wall: str
+    repeated: str = ""
 
     @property
     def clock(self) -> str:
         """Return the time to the second, without its date."""
-        return self.iso[11:19]
+        return f"{self.wall[11:19]}{self.repeated}"
 
     @property
     def exact(self) -> str:
         """Return date and time to the millisecond, in fixed length, for columns compared line by line."""
-        return f"{self.plain}.{(self.iso[20:-1] + '000')[:3]}"
+        return f"{self.wall[:10]} {self.wall[11:23]}{self.repeated}"
 
     @property
     def plain(self) -> str:
         """Return date and time to the second, for tables."""
-        return f"{self.iso[:10]} {self.iso[11:19]}"
+        return f"{self.wall[:10]} {self.wall[11:19]}{self.repeated}"
+
+    @property
+    def offset(self) -> int:
+        """Return the seconds that clocks of the zone are ahead of UTC."""
+        return (parse_instant(f"{self.wall}Z") - parse_instant(self.iso)) // SECOND
+
+    @property
+    def full(self) -> str:
+        """Return the time to the millisecond with its zone, for the text beside a pointer."""
+        return f"{self.exact} {reader_zone().name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +91,51 @@ class RunLine:
 
 def moment(instant: Instant, now: Instant) -> Moment:
     """Describe an instant as seen from `now`."""
-    return Moment(format_instant(instant), relative(instant, now))
+    repeated = f" {offset_text(instant)}" if is_repeated(instant) else ""
+    return Moment(format_instant(instant), relative(instant, now), wall_time(instant), repeated)
 
 
 def optional_moment(instant: Instant | None, now: Instant) -> Moment | None:
     """Like `moment`, for an instant that may be absent."""
     return None if instant is None else moment(instant, now)
+
+
+def sentence_times(text: str) -> str:
+    """Write the times of a sentence, which are in UTC, in the reader's zone: to the millisecond where they have one."""
+    return _IN_SENTENCE.sub(lambda found: _short(found.group()), text)
+
+
+def _short(text: str) -> str:
+    try:
+        found = moment(parse_instant(text), 0)
+    except BadValue:
+        return text
+    return found.exact if "." in text else found.plain
+
+
+def typed_time(text: str, between: str = " ") -> str:
+    """Write a time of a field again, in the reader's zone; what is no time stays as it was typed."""
+    try:
+        instant = read_time(text, "")
+    except BadValue:
+        return text
+    wall = wall_time(instant)
+    clock = wall[11:19] if wall[17:19] != "00" else wall[11:16]
+    return f"{wall[:10]}{between}{clock}" + (offset_text(instant) if is_repeated(instant) and between == " " else "")
+
+
+def read_time(text: str, field: str) -> Instant:
+    """Read a time of an address: RFC 3339, or by the zone that the address names, else UTC; BadValue."""
+    try:
+        return parse_instant(utc_text(text), field)
+    except BadValue:
+        allowed = f"give a time such as 2026-12-01 16:00 ({reader_zone().name}) or 2026-12-01T16:00:00+01:00"
+        raise BadValue(field, text, allowed) from None
+
+
+def utc_text(text: str) -> str:
+    """Return a time of an address as RFC 3339, read like `read_time`; what is no time as it was typed."""
+    return absolute(text, reader_zone().typed)
 
 
 def length(duration: Duration | None) -> str | None:

@@ -14,7 +14,6 @@ from scheduler_service.api.http.auth import Who
 from scheduler_service.api.pages.bounds import LABELS as OF_BOUNDS
 from scheduler_service.api.pages.bounds import bounds_of, bounds_typed, check_mark, refuse
 from scheduler_service.api.pages.csrf import Form, FormBody
-from scheduler_service.api.pages.job import utc_text
 from scheduler_service.api.pages.moments import Moment, moment
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Reader, Wrong, or_again
@@ -58,14 +57,14 @@ def change_queue(request: Request, context: Context, who: Who, form: FormBody) -
     cursor, defines = form.one("cursor") or None, form.one("do") == "define"
 
     def act() -> Response:
-        queue, until = form.one("queue"), form.one("until")
+        queue = form.one("queue")
         if defines:
             _define(context, who, queue, form)
             return go(f"/queues?{urlencode({'cursor': cursor})}" if cursor else "/queues", "queue-saved")
         if form.one("do") == "resume":
             resumed(context, who, queue)
             return go("/queues", "queue-resumed")
-        paused(context, who, queue, {"reason": form.one("reason"), "until": utc_text(until) if until else None})
+        paused(context, who, queue, {"reason": form.one("reason"), "until": form.time("until") or None})
         return go("/queues", "queue-paused")
 
     editing = form.one("queue") if defines else ""

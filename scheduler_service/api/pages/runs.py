@@ -8,8 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from itinerary.protocol.errors import BadValue
 from scheduler_service.api.context import Context
-from scheduler_service.api.pages.job import read_time
-from scheduler_service.api.pages.moments import SHAPES, run_line
+from scheduler_service.api.pages.moments import SHAPES, read_time, run_line
 from scheduler_service.api.pages.shell import READER, PageRoute, page
 from scheduler_service.api.pages.totals import total_text
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Reader
@@ -22,7 +21,7 @@ from scheduler_service.ports.stores import Page, RunFilter
 
 _RUNS: Final = 50
 _LABELS: Final = {
-    "job_id": "Job", "queue": "Queue", "since": "From (UTC)", "until": "To (UTC)", "state": "States",
+    "job_id": "Job", "queue": "Queue", "since": "From ({zone})", "until": "To ({zone})", "state": "States",
     "cursor": "Page of the list",
 }  # fmt: skip
 
@@ -78,7 +77,7 @@ def _text(text: str, field: str) -> str | None:
 
 def _check_window(wanted: RunFilter, until: str) -> None:
     if wanted.since is not None and wanted.until is not None and wanted.until <= wanted.since:
-        raise BadValue("until", until, f"give a time after {_LABELS['since']}")
+        raise BadValue("until", until, "give a time after the one of From")
 
 
 def _state(name: str) -> RunState:

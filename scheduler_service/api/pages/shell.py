@@ -20,6 +20,7 @@ from scheduler_service.api.http.problems import Problem, messages_of, problem_of
 from scheduler_service.api.http.sessions import is_https
 from scheduler_service.api.pages.csrf import COOKIE, csrf_of, fresh_seed, require_csrf
 from scheduler_service.api.pages.moments import moment
+from scheduler_service.api.pages.reader_zone import PARAMETER, begin, reader_zone, without_zone
 from scheduler_service.api.pages.strangers import ask_to_sign_in
 from scheduler_service.api.pages.templating import part
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Wrong
@@ -28,20 +29,15 @@ from scheduler_service.version import VERSION
 READER: Final = [Depends(require_page)]
 CHANGER: Final = [Depends(require_operator_page), Depends(require_csrf)]
 NAVIGATION: Final = (
-    ("/", "Overview"),
-    ("/jobs", "Jobs"),
-    ("/runs", "Runs"),
-    ("/failures", "Failures"),
-    ("/workers", "Workers"),
-    ("/queues", "Queues"),
-    ("/limits", "Limits"),
-    ("/freezes", "Freezes"),
-    ("/calendars", "Calendars"),
-    ("/load", "Load"),
-    ("/explain", "Explain"),
-    ("/audit", "Audit"),
-    ("/manual", "Manual"),
+    ("Now", (("/", "Overview"), ("/failures", "Failures"), ("/workers", "Workers"), ("/queues", "Queues"))),
+    ("Work", (("/jobs", "Jobs"), ("/runs", "Runs"), ("/load", "Load"))),
+    ("Control", (("/limits", "Limits"), ("/freezes", "Freezes"), ("/calendars", "Calendars"))),
+    ("Records", (("/explain", "Explain"), ("/audit", "Audit"))),
+    ("Help", (("/manual", "Manual"), ("/docs", "API"), ("/flower", "Flower"))),
 )
+"""The groups of the navigation; a page adds a line to its group."""
+THEME: Final = "itinerary_theme"
+THEMES: Final = ("light", "dark")
 _DONE: Final = {
     "made": "The job is saved.",
     "unchanged": "Nothing was changed: the job was like this already.",
@@ -73,8 +69,8 @@ _DONE: Final = {
 class PageRoute(APIRoute):
     """A route whose errors are pages; a missing login leads to the sign-in page."""
 
-    parameters_of_all = ("done",)
-    """Query parameters that `page` reads, so known to every page."""
+    parameters_of_all = ("done", PARAMETER)
+    """Query parameters that the frame reads, so known to every page."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Wrap FastAPI's own handler to catch its errors."""
@@ -82,7 +78,9 @@ class PageRoute(APIRoute):
 
         async def handled(request: Request) -> Response:
             try:
-                return await handler(request)
+                begin(request)
+                absolute = None if request.headers.get("hx-request") else without_zone(request)
+                return await handler(request) if absolute is None else RedirectResponse(absolute, 303)
             except ItineraryError as exc:
                 return trouble(request, problem_of(exc))
             except RequestValidationError as exc:
@@ -100,7 +98,7 @@ def trouble(request: Request, problem: HTTPException) -> Response:
     is_name = code == 404 and message.startswith("no ")
     title = f"There is {message}" if is_name else "There is no such page" if code == 404 else "That did not work"
     kept = "It may have been deleted or pruned; check the spelling of its name."
-    lists = [(path, name) for path, name in NAVIGATION if path in ("/", "/jobs", "/runs")]
+    lists = [("/", "overview"), ("/jobs", "jobs"), ("/runs", "runs")]
     shown = kept if is_name else message
     return page(request, "trouble.html", status=code, headers=headers, title=title, message=shown, lists=lists)
 
@@ -131,6 +129,8 @@ def page(
         "done": done_text(request.query_params.get("done", "")),
         "version": VERSION,
         "now": moment(context.clock(), context.clock()),
+        "reader_zone": reader_zone(),
+        "theme": theme_of(request),
     }
     answer = part(template, **{**shown, "wrong": wrong, **values})
     answer.status_code = status if wrong is NOTHING_WRONG else wrong.status
@@ -138,6 +138,12 @@ def page(
     if COOKIE not in request.cookies:
         answer.set_cookie(COOKIE, seed, httponly=True, samesite="strict", secure=is_https(request), path="/")
     return answer
+
+
+def theme_of(request: Request) -> str:
+    """Return the theme that the reader chose; empty to follow the system."""
+    chosen = request.cookies.get(THEME, "")
+    return chosen if chosen in THEMES else ""
 
 
 def address_of(request: Request) -> str:

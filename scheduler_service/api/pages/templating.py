@@ -10,6 +10,9 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse
 
+from scheduler_service.api.pages.moments import sentence_times, typed_time
+from scheduler_service.api.pages.reader_zone import reader_zone
+
 HERE: Final = Path(__file__).parent
 _ONLY_OURS: Final = (
     "default-src 'none'; script-src 'self'; connect-src 'self'; img-src 'self' data:; style-src 'self'{}; "
@@ -25,6 +28,10 @@ templates: Final = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
+
+templates.filters["times"] = sentence_times
+templates.filters["typed"] = typed_time
+templates.globals["zone_name"] = lambda: reader_zone().name
 
 
 def part(template: str, **values: Any) -> HTMLResponse:

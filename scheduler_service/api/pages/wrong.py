@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from itinerary.protocol.errors import BadValue, BadValues, Conflict, ItineraryError
 from scheduler_service.api.http.problems import problem_of
+from scheduler_service.api.pages.reader_zone import reader_zone
 
 T = TypeVar("T")
 
@@ -27,7 +28,7 @@ class Wrong:
 
     def label(self, name: str) -> str:
         """Return the name of a field as the page shows it."""
-        return self.labels.get(name, name)
+        return self.labels.get(name, name).replace("{zone}", reader_zone().name)
 
     def within(self, *prefixes: str) -> bool:
         """Whether a field of this name, or with this prefix, is wrong."""

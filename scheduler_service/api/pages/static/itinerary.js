@@ -1,4 +1,4 @@
-// Fetches what changes again every few seconds, unless paused, hidden or in use; counts down; shows the reader's own time.
+// Fetches what changes again every few seconds, unless paused, hidden or in use; counts down; tells the server the browser's time zone.
 "use strict";
 const EVERY = 3000;
 const EVERY_DISTRIBUTION = 15000;
@@ -12,12 +12,6 @@ function showLive() {
   button.hidden = !seen.hasAttribute("hx-get");
   button.textContent = live ? "Live" : "Paused";
   button.setAttribute("aria-pressed", String(live));
-}
-
-function showLocalTimes() {
-  for (const element of document.querySelectorAll("time")) {
-    element.title = new Date(element.dateTime).toLocaleString() + " (" + element.dateTime + ")";
-  }
 }
 
 // In use: somebody types, ticks, selects text or has opened a drawer that a new part would close.
@@ -54,11 +48,8 @@ function tick() {
     const left = Math.round((Date.parse(element.dateTime) - now) / 1000);
     element.textContent = left >= 1 ? "in " + spent(left) : "now";
   }
-  document.getElementById("utc").textContent = new Date(now).toISOString().slice(11, 19);
-  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  if (zone && zone !== "UTC") {
-    document.getElementById("local").textContent = " · " + new Date(now).toLocaleTimeString([], {hourCycle: "h23"}) + " " + zone;
-  }
+  const ahead = 1000 * document.querySelector(".as-of time").dataset.offset;
+  document.getElementById("clock").textContent = new Date(now + ahead).toISOString().slice(11, 19);
 }
 
 function turn() {
@@ -79,7 +70,6 @@ document.addEventListener("keydown", (event) => {
 });
 document.body.addEventListener("htmx:afterSwap", (event) => {
   document.body.classList.remove("stale");
-  showLocalTimes();
   tick();
   if (dialog && dialog.contains(event.detail.target)) {
     if (!dialog.open) dialog.showModal();
@@ -103,8 +93,9 @@ if (dialog) {
 for (const failure of ["htmx:sendError", "htmx:responseError"]) {
   document.body.addEventListener(failure, () => document.body.classList.add("stale"));
 }
-// On a narrow screen the navigation scrolls sideways: the present page's name is in sight.
-document.querySelector("nav [aria-current=page]")?.scrollIntoView({block: "nearest", inline: "center"});
+// The server writes the times: it learns the zone of this browser once.
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+if (zone) document.cookie = "itinerary_zone=" + encodeURIComponent(zone) + "; path=/; max-age=31536000; samesite=lax";
 // What was done is said once: a reload, or the address kept, does not say it again.
 const address = new URL(location.href);
 if (address.searchParams.has("done")) {
@@ -115,5 +106,4 @@ lookAgain("seen", EVERY);
 lookAgain("distribution", EVERY_DISTRIBUTION);
 setInterval(tick, 1000);
 showLive();
-showLocalTimes();
 tick();

@@ -1,0 +1,83 @@
+"""The frame of every page in a real browser: navigation, time zone, theme."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from itinerary.client.sync import Client
+from tests.support.axe import violations
+from tests.support.browser import Browser, find_browser
+from tests.support.site import Site, serving
+
+BROWSER = find_browser()
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(BROWSER is None, reason="there is no Chromium here; ITINERARY_TEST_BROWSER can name one"),
+]
+CRON = {"kind": "cron", "expr": "0 9 * * *", "timezone": "Asia/Tokyo"}
+
+
+@pytest.fixture
+def site(sqlite_url: str, redis_url: str) -> Iterator[Site]:
+    with serving(sqlite_url, redis_url) as served, Client(served.url) as client:
+        client.create_job({"job_id": "tokyo", "task": "pkg.task", "schedule": CRON})
+        yield served
+        served.database.close()
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    with Browser(str(BROWSER), tmp_path / "profile") as opened:
+        yield opened
+
+
+def test_the_frame_at_each_width_in_both_themes(browser: Browser, site: Site) -> None:
+    _navigation(browser, site)
+    _zone(browser, site)
+    _theme(browser, site)
+    assert browser.complaints == []
+
+
+def _navigation(browser: Browser, site: Site) -> None:
+    for width, dark in ((1440, False), (1024, True), (390, False)):
+        browser.view(width, dark=dark)
+        browser.open(f"{site.url}/audit")
+        assert violations(browser) == [], width
+        shown = "document.querySelector('#menu [aria-current=page]').checkVisibility()"
+        assert browser.run(shown) is (width != 390)
+    browser.click("#menu-button")
+    browser.wait_for(shown)
+    assert violations(browser) == []
+    browser.click("#menu a[href='/jobs']")
+    browser.wait_for("location.pathname === '/jobs'")
+    assert browser.run(shown) is False, "the menu is closed again"
+
+
+def _zone(browser: Browser, site: Site) -> None:
+    """Each choice is one click, holds on every page and is named at the times."""
+    browser.view(1440)
+    browser.move_to("Europe/Berlin")
+    browser.open(f"{site.url}/jobs/tokyo")
+    assert browser.text(".as-of").endswith("UTC")
+    for choice, zone in (("local", "Europe/Berlin"), ("job", "Asia/Tokyo")):
+        browser.open(f"{site.url}/jobs/tokyo")
+        browser.click("[popovertarget=view]")
+        browser.wait_for("document.querySelector('#view').matches(':popover-open')")
+        assert violations(browser) == []
+        browser.click(f"#view [value={choice}]")
+        browser.wait_for(f"document.querySelector('.as-of time')?.textContent.endsWith('{zone}')")
+        assert browser.run("location.pathname") == "/jobs/tokyo"
+        assert f"Until ({zone};" in browser.run("document.querySelector('[name=until]').closest('label').textContent")
+    ahead = "document.querySelector('#clock').textContent.slice(0, 2) - new Date().getUTCHours()"
+    assert browser.run(ahead) in (9, 9 - 24), "the clock shows the zone of the times"
+
+
+def _theme(browser: Browser, site: Site) -> None:
+    browser.open(f"{site.url}/jobs")
+    browser.click("[popovertarget=view]")
+    browser.click("#view [value=dark]")
+    browser.wait_for("document.documentElement.dataset.theme === 'dark'")
+    assert browser.run("getComputedStyle(document.documentElement).colorScheme") == "dark"
+    assert browser.run("getComputedStyle(document.documentElement).getPropertyValue('--busy')") != ""
+    assert violations(browser) == []
