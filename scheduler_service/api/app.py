@@ -20,6 +20,7 @@ from scheduler_service.api.http.rate_limit import RateLimit, rate_of
 from scheduler_service.api.http.request_ids import RequestId
 from scheduler_service.api.openapi.documents import document_text, install_document, operation_id
 from scheduler_service.api.pages import balancing, dashboard
+from scheduler_service.api.pages.identity import provider_of
 from scheduler_service.api.routes import (
     apply,
     audit,
@@ -51,6 +52,7 @@ def build_app(context: ApiContext) -> FastAPI:
     app = _with_routes(with_tokens=context.settings.asks_who)
     app.state.context = context
     app.state.grants = grants_of(context.settings)
+    app.state.provider = provider_of(context.settings) if context.settings.oidc_issuer else None
     install_problem_handlers(app)
     dashboard.install(app)
     app.add_middleware(BodyLimit)

@@ -42,6 +42,7 @@ from scheduler_service.ports.queues import QueueStore
 from scheduler_service.ports.records import AuditLog, Evidence, Wakeups
 from scheduler_service.ports.samples import SampleStore
 from scheduler_service.ports.sessions import SessionStore
+from scheduler_service.ports.sign_ins import SignInStore
 from scheduler_service.ports.stores import JobStore, RunStore
 from scheduler_service.ports.zone_rules import ZoneRulesStore
 from scheduler_service.runtime.stopping import from_signals
@@ -65,6 +66,7 @@ from scheduler_service.sql.run_pages import SqlHistoryStore
 from scheduler_service.sql.runs import SqlRunStore
 from scheduler_service.sql.samples import SqlSampleStore
 from scheduler_service.sql.sessions import SqlSessionStore
+from scheduler_service.sql.sign_ins import SqlSignInStore
 from scheduler_service.sql.wakeups import PgWakeups
 from scheduler_service.sql.zone_rules import SqlZoneRulesStore
 
@@ -94,6 +96,7 @@ class Stores:
     feed_store: FeedStore
     sessions: SessionStore
     samples: SampleStore
+    sign_ins: SignInStore
 
 
 @contextmanager
@@ -109,7 +112,7 @@ def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]
             SqlAuditLog(database), SqlEvidence(database), SqlHistoryStore(database),
             SqlOutbox(database), queues, marks, SqlQueueStore(database),
             SqlLimitStore(database), SqlFreezeStore(database), SqlZoneRulesStore(database), SqlCalendarStore(database),
-            SqlFeedStore(database), SqlSessionStore(database), SqlSampleStore(database),
+            SqlFeedStore(database), SqlSessionStore(database), SqlSampleStore(database), SqlSignInStore(database),
         )  # fmt: skip
     finally:
         marks.close()

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from scheduler_service.config.group_roles import GroupRole
 from scheduler_service.config.settings import ApiToken, Role, Settings
 from scheduler_service.core.token_limits import Limits
 
@@ -29,6 +30,12 @@ def name_of_token(token: ApiToken) -> str:
     return grant_name("token", token.name, token.role, token.sha256, token.limits)
 
 
+def name_of_rule(settings: Settings, rule: GroupRole) -> str:
+    """Return the name of the grant that a rule gives to people of the identity provider."""
+    return grant_name("oidc", settings.oidc_issuer, settings.oidc_client_id, rule.group, rule.role, rule.limits)
+
+
 def grants_of(settings: Settings) -> Mapping[str, Grant]:
     """Return every grant of the settings."""
-    return {name_of_token(token): Grant(token.role, token.limits) for token in settings.api_tokens}
+    tokens = {name_of_token(token): Grant(token.role, token.limits) for token in settings.api_tokens}
+    return tokens | {name_of_rule(settings, rule): Grant(rule.role, rule.limits) for rule in settings.oidc_rules}

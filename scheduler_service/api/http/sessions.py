@@ -31,7 +31,7 @@ def is_https(request: Request) -> bool:
 
 def presented_session(request: Request) -> str:
     """Return the secret in the request's session cookie; empty without one."""
-    return request.cookies.get(_cookie_name(request), "")
+    return request.cookies.get(cookie_name(request, _COOKIE), "")
 
 
 def find_session(request: Request) -> tuple[Session, Grant] | None:
@@ -64,12 +64,12 @@ def begin_session(request: Request, response: Response, who: SignedIn, role: str
     context.stores.sessions.begin(who, secret_hash(secret), printable(agent), now, ends_at, by=by)
     # Lax: following a link from elsewhere keeps the session; forms of other sites do not send it.
     https = is_https(request)
-    response.set_cookie(_cookie_name(request), secret, httponly=True, samesite="lax", secure=https, path="/")
+    response.set_cookie(cookie_name(request, _COOKIE), secret, httponly=True, samesite="lax", secure=https, path="/")
 
 
 def forget_session(request: Request, response: Response) -> None:
     """Remove the cookie."""
-    name, https = _cookie_name(request), is_https(request)
+    name, https = cookie_name(request, _COOKIE), is_https(request)
     response.delete_cookie(name, httponly=True, samesite="lax", secure=https, path="/")
 
 
@@ -88,6 +88,6 @@ def _end(context: ApiContext, session: Session, by: Caller) -> None:
         context.stores.sessions.end(session.session_id, context.clock(), by=by.audited_change("session.end"))
 
 
-def _cookie_name(request: Request) -> str:
-    """Over HTTPS the name by which browsers refuse what another host of the domain or plain HTTP sets."""
-    return f"__Host-{_COOKIE}" if is_https(request) else _COOKIE
+def cookie_name(request: Request, name: str) -> str:
+    """Return the cookie's name; over HTTPS one by which browsers refuse what other hosts or plain HTTP set."""
+    return f"__Host-{name}" if is_https(request) else name

@@ -17,6 +17,7 @@ from scheduler_service.api.pages import (
     failures,
     flower,
     freezes,
+    identity,
     job,
     job_form,
     jobs,
@@ -62,6 +63,7 @@ for _part in (
     manual,
     sign_in,
     preferences,
+    identity,
 ):
     router.include_router(_part.router)
 

@@ -3,7 +3,7 @@
 Promises: the token is in no address and no page; nothing but a path of this site is gone to afterwards.
 """
 
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.responses import RedirectResponse
@@ -16,7 +16,10 @@ from scheduler_service.api.pages.csrf import FormBody, require_csrf
 from scheduler_service.api.pages.shell import PageRoute, go, page
 from scheduler_service.api.pages.strangers import SIGN_IN, local_path
 from scheduler_service.core.audit import Caller
-from scheduler_service.core.sessions import SignedIn
+from scheduler_service.core.sessions import Session, SignedIn
+
+if TYPE_CHECKING:
+    from scheduler_service.api.services.identity_provider import IdentityProvider
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute, dependencies=[Depends(admit_all)])
 Next = Annotated[str, Query(alias="next", description="The page to go to.")]
@@ -63,8 +66,22 @@ def sign_out(request: Request, form: FormBody) -> Response:
             context.stores.sessions.end_all(session.who.subject, session.who.issuer, context.clock(), by=by)
         else:
             context.stores.sessions.end(session.session_id, context.clock(), by=by)
+        answer = _signed_out_of_provider(request, session) or answer
     forget_session(request, answer)
     return answer
+
+
+def _signed_out_of_provider(request: Request, session: Session) -> Response | None:
+    """Continue at the provider by a page: a redirect of a form to another site is refused by the page's own policy."""
+    context: ApiContext = request.app.state.context
+    provider: IdentityProvider | None = request.app.state.provider
+    if provider is None or session.who.issuer is None:
+        return None
+    back = f"{(context.settings.public_url or '').rstrip('/')}{SIGN_IN}?done=signed-out"
+    address = provider.sign_out_address(session.who.id_token, back)
+    if address is None:
+        return None
+    return page(request, "signed_out.html", frame="_bare.html", address=address, host=provider.host)
 
 
 def sign_in(
@@ -74,4 +91,5 @@ def sign_in(
     return page(
         request, "sign_in.html", status=status, headers=headers,
         frame="_bare.html", wanted=local_path(wanted), trouble=trouble,
+        provider=request.app.state.provider, by_token=bool(request.app.state.context.settings.api_tokens),
     )  # fmt: skip

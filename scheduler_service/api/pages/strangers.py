@@ -1,5 +1,6 @@
 """Answers to a request without a login: a browser gets the sign-in page, a tool the problem document."""
 
+from typing import Final
 from urllib.parse import quote, urlsplit
 
 from fastapi import Request, Response
@@ -9,7 +10,9 @@ from starlette.responses import RedirectResponse
 from scheduler_service.api.http.problems import problem_response
 from scheduler_service.flower_server.tickets import is_local_path
 
-SIGN_IN = "/sign-in"
+SIGN_IN: Final = "/sign-in"
+PROVIDER: Final = "/sign-in/provider"
+CALLBACK: Final = "/sign-in/callback"
 
 
 def ask_to_sign_in(request: Request, refused: HTTPException) -> Response:
