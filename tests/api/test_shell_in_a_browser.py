@@ -1,5 +1,6 @@
-"""The frame of every page in a real browser: navigation, time zone, theme."""
+"""The frame of every page in a real browser: navigation, time zone, theme, palette."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,6 +37,7 @@ def test_the_frame_at_each_width_in_both_themes(browser: Browser, site: Site) ->
     _navigation(browser, site)
     _zone(browser, site)
     _theme(browser, site)
+    _palette(browser, site)
     assert browser.complaints == []
 
 
@@ -77,7 +79,37 @@ def _theme(browser: Browser, site: Site) -> None:
     browser.open(f"{site.url}/jobs")
     browser.click("[popovertarget=view]")
     browser.click("#view [value=dark]")
-    browser.wait_for("document.documentElement.dataset.theme === 'dark'")
+    browser.wait_for("document.documentElement?.dataset.theme === 'dark'")
     assert browser.run("getComputedStyle(document.documentElement).colorScheme") == "dark"
     assert browser.run("getComputedStyle(document.documentElement).getPropertyValue('--busy')") != ""
     assert violations(browser) == []
+
+
+def _palette(browser: Browser, site: Site) -> None:
+    """By keys alone: open, type, choose, go; `?` names the keys."""
+    for width in (1440, 390):
+        browser.view(width)
+        browser.open(f"{site.url}/audit")
+        _press(browser, "?")
+        browser.wait_for("document.querySelector('#keys').open")
+        assert violations(browser) == []
+        _press(browser, "k", ctrlKey=True)
+        browser.wait_for("document.querySelector('#palette [data-address=\"/jobs\"]')")
+        assert browser.run("document.querySelector('#keys').open") is False
+        assert violations(browser) == []
+        assert browser.run("document.documentElement.scrollWidth") <= width
+    browser.run(
+        "(i => { i.value = 'tok'; i.dispatchEvent(new Event('input', {bubbles: true})); })(document.activeElement)"
+    )
+    chosen = "document.getElementById(document.activeElement.getAttribute('aria-activedescendant'))"
+    browser.wait_for(f"{chosen}?.dataset.address === '/jobs/tokyo'")
+    _press(browser, "ArrowDown")
+    browser.wait_for(f"{chosen}.dataset.address === '/runs?job_id=tokyo'")
+    _press(browser, "ArrowUp")
+    _press(browser, "Enter")
+    browser.wait_for("location.pathname === '/jobs/tokyo'")
+
+
+def _press(browser: Browser, key: str, **held: bool) -> None:
+    event = json.dumps({"key": key, "bubbles": True, **held})
+    browser.run(f"document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {event})) && 0")

@@ -26,6 +26,7 @@ from scheduler_service.api.pages import (
     manual,
     outages,
     overview,
+    palette,
     preferences,
     queues,
     run,
@@ -64,6 +65,7 @@ for _part in (
     sign_in,
     preferences,
     identity,
+    palette,
 ):
     router.include_router(_part.router)
 
