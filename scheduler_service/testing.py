@@ -108,6 +108,7 @@ class JobTimes:
         self._job, self._schedule = job, schedule
         self.body = {**job_body(job), "version": 1}
         self.start_within = job.start_within
+        self.must_end_within = job.must_end_within
 
     def __call__(self, after: Instant, until: Instant, most: int) -> list[Instant]:
         """Return the instants in (after, until], at most so many."""

@@ -15,6 +15,7 @@ from itinerary.protocol.redaction import use_keys
 from itinerary.telemetry import tracing
 from scheduler_service.bootstrap.calendars import calendars_refreshed
 from scheduler_service.bootstrap.notifications import leader_notifies
+from scheduler_service.bootstrap.sla import slas_judged
 from scheduler_service.broker.claims import RedisClaims
 from scheduler_service.broker.client import refuse_cluster
 from scheduler_service.broker.dispatcher import CeleryDispatcher, publishing_app
@@ -167,6 +168,7 @@ def open_leader(settings: Settings) -> Iterator[Leader]:
             _own_port(settings, leader, meter),
             leader_notifies(settings, database, holder, meter.notices),
             calendars_refreshed(settings, database, holder, meter.calendars.failing),
+            slas_judged(settings, database, holder, meter.sla.judged),
         ):
             yield leader
 

@@ -25,6 +25,9 @@ def enqueue(
     start_within: Annotated[
         str | None, typer.Option(help="A run not started this long after its time is missed.")
     ] = None,
+    must_end_within: Annotated[
+        str | None, typer.Option(help="A run not over this long after its time has missed its SLA.")
+    ] = None,
     attempts: Annotated[int | None, typer.Option(help="Number of attempts.")] = None,
     header: Annotated[
         list[str] | None, typer.Option(help="A header of its messages as NAME=VALUE; may be repeated.")
@@ -52,6 +55,7 @@ def enqueue(
             priority=priority,
             timeout=timeout,
             start_within=start_within,
+            must_end_within=must_end_within,
             retry=None if attempts is None else {"max_attempts": attempts},
             headers=headers_value(header),
             limits=limits_value(limit),

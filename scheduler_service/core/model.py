@@ -75,6 +75,7 @@ class Job:
     retry: RetryPolicy = NO_RETRIES
     timeout: Duration | None = None
     start_within: Duration | None = None
+    must_end_within: Duration | None = None
     headers: Mapping[str, Any] | None = None
     limits: tuple[JobLimit, ...] = ()
     fair_key: str | KeyFrom | None = None
@@ -131,6 +132,7 @@ class NewRun:
     retry: RetryPolicy = NO_RETRIES
     timeout: Duration | None = None
     start_within: Duration | None = None
+    must_end_within: Duration | None = None
     headers: Mapping[str, Any] | None = None
     overlap: Overlap | None = None
     retry_of: str | None = None
@@ -230,6 +232,8 @@ class Run:
     traceparent: str | None = None
     owner: str | None = None
     start_by: Instant | None = None
+    end_by: Instant | None = None
+    sla_missed: bool | None = None  # None: not judged yet
     headers: Mapping[str, Any] | None = None
     limits: tuple[LimitUse, ...] = ()
     lane: str = ""

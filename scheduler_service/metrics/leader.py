@@ -22,6 +22,7 @@ from scheduler_service.metrics.limits import LimitMetrics
 from scheduler_service.metrics.notices import NoticeMetrics
 from scheduler_service.metrics.placement import PlacementMetrics
 from scheduler_service.metrics.samples import SampleTaker
+from scheduler_service.metrics.sla import SlaMetrics
 from scheduler_service.ports.stores import Meter
 
 _FINE: Final = DELAY_BOUNDS
@@ -97,6 +98,7 @@ class PrometheusMeter(Meter):
         self._placement = PlacementMetrics(self._registry)
         self._limits = LimitMetrics(self._registry)
         self.notices = NoticeMetrics(self._registry)
+        self.sla = SlaMetrics(self._registry)
         self.calendars = CalendarMetrics(self._registry)
         self.samples = SampleTaker(self._delay)
         self._oldest_at = 0

@@ -24,7 +24,7 @@ _KEPT: Final = (
     "PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "HOME", "TMPDIR", "TZ", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
     "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE",
 )  # fmt: skip
-_ALARMING: Final = frozenset({Topic.RUN_FAILED, Topic.RUN_MISSED, Topic.LEADER_ABSENT})
+_ALARMING: Final = frozenset({Topic.RUN_FAILED, Topic.RUN_MISSED, Topic.SLA_MISSED, Topic.LEADER_ABSENT})
 
 
 class AppriseTarget(Target):

@@ -11,6 +11,7 @@ from itinerary.protocol.instants import Duration, Instant
 from scheduler_service.core.explain.facts import Version
 from scheduler_service.core.model import MissedRange
 from scheduler_service.core.run_state import RunState
+from scheduler_service.ports.sla import SlaMiss
 from scheduler_service.ports.stores import JobFilter, RunFilter
 
 
@@ -72,6 +73,9 @@ class HistoryStore(Protocol):
 
     def troubles(self, since: Instant, limit: int) -> list[Trouble]:
         """Runs that failed for good or were missed at or after `since`, the latest first."""
+
+    def sla_misses(self, since: Instant, limit: int) -> list[SlaMiss]:
+        """Runs that had to end at or after `since` and did not, the latest first."""
 
     def missed_ranges(self, since: Instant, limit: int) -> list[MissedRange]:
         """Missed ranges that end at or after `since`, latest end first, without those that an overlap rule skipped."""

@@ -1,15 +1,15 @@
-"""Tables of notifications: notices to report, and deliveries in progress, ended or dead.
+"""Tables of notifications: notices to report, and deliveries in progress, ended or dead; indexes of SLAs.
 
 `metadata` has the tables of all five modules: import it from here.
 """
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Boolean, Column, Integer, Table, Text, literal_column
+from sqlalchemy import BigInteger, Boolean, Column, Integer, Table, Text, and_, literal_column, true
 
 from scheduler_service.sql.column_types import InstantColumn
 from scheduler_service.sql.sign_in_tables import sessions
-from scheduler_service.sql.tables import KEY, PAYLOAD, partial_index
+from scheduler_service.sql.tables import KEY, PAYLOAD, partial_index, runs
 
 metadata: Final = sessions.metadata
 
@@ -49,3 +49,9 @@ partial_index("ix_notices_untold", notices.c.first_at, where=UNREPORTED)
 partial_index("ix_deliveries_waiting", deliveries.c.next_at, where=deliveries.c.next_at.is_not(None))
 partial_index("ix_deliveries_ended", deliveries.c.ended_at, where=deliveries.c.ended_at.is_not(None))
 partial_index("ix_deliveries_dead", deliveries.c.ended_at, where=deliveries.c.state == literal_column("'dead'"))
+
+# Runs with an SLA that nobody judged yet: each leaves the index once its time has come.
+HAS_SLA: Final = and_(runs.c.end_by.is_not(None), runs.c.sla_missed.is_(None))
+MISSED_SLA: Final = runs.c.sla_missed == true()
+partial_index("ix_runs_end_by", runs.c.end_by, runs.c.id, where=HAS_SLA)
+partial_index("ix_runs_sla_missed", runs.c.end_by, runs.c.id, where=MISSED_SLA)

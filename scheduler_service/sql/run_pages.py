@@ -17,12 +17,14 @@ from scheduler_service.core.model import MissedRange
 from scheduler_service.core.policies import OVERLAP_WORD
 from scheduler_service.core.run_state import ACTIVE, WAITING, RunState
 from scheduler_service.ports.history import HistoryStore, Outcome, Total, Trouble
+from scheduler_service.ports.sla import SlaMiss
 from scheduler_service.ports.stores import JobFilter, RunFilter
 from scheduler_service.sql.column_types import InstantColumn
 from scheduler_service.sql.counts import jobs_total, runs_total, total_of
 from scheduler_service.sql.database import PLANNED_EACH_TIME, Database
 from scheduler_service.sql.dialect import Dialect
 from scheduler_service.sql.job_rows import VERSION_COLUMNS, version_of
+from scheduler_service.sql.sla import sla_misses
 from scheduler_service.sql.tables import IS_TRACKED, IS_TROUBLE, gaps, has_index_state, job_versions, runs
 
 _R: Final = runs.c
@@ -77,6 +79,10 @@ class SqlHistoryStore(HistoryStore):
         with self._database.read() as connection:
             rows = connection.execute(_troubles(self._database.dialect), {"since": since, "limit": limit})
             return [_trouble(row) for row in rows]
+
+    def sla_misses(self, since: Instant, limit: int) -> list[SlaMiss]:
+        with self._database.read() as connection:
+            return sla_misses(connection, since, limit)
 
     def missed_ranges(self, since: Instant, limit: int) -> list[MissedRange]:
         unwanted = gaps.c.reason.not_like(f"{OVERLAP_WORD} %")

@@ -41,7 +41,7 @@ RUN_COLUMNS: Final = (
     _R.run_id, _R.kind, _R.job_id, _R.job_version, _R.task, _R.args, _R.kwargs, _R.queue, _R.priority, _R.retry_of,
     _R.scheduled_at, _R.due_at, _R.state, _R.attempt, _R.retry, _R.timeout, _R.reason, _R.cancel_requested_at,
     _R.pending_at, _R.published_at, _R.started_at, _R.finished_at, _R.worker, _R.term, _R.result, _R.error,
-    _R.traceparent, _R.owner, _R.start_by, _R.headers, _R.limits, _R.lane, _R.forced,
+    _R.traceparent, _R.owner, _R.start_by, _R.end_by, _R.sla_missed, _R.headers, _R.limits, _R.lane, _R.forced,
 )  # fmt: skip
 _A: Final = run_attempts.c
 ATTEMPT_COLUMNS: Final = (
@@ -53,7 +53,7 @@ NEW_RUNS: Final = Batch(
     run_id=Text, kind=Text, job_id=Text, job_version=Integer, task=Text, args=Payload, kwargs=Payload, queue=Text,
     priority=Integer, retry_of=Text, scheduled_at=InstantColumn, due_at=InstantColumn, retry=Text, timeout=BigInteger,
     overlap=Text, idempotency_key=Text, request_hash=Text, traceparent=Text, owner=Text, start_by=InstantColumn,
-    headers=Payload, limits=Text, lane=Text, forced=Boolean,
+    end_by=InstantColumn, headers=Payload, limits=Text, lane=Text, forced=Boolean,
 )  # fmt: skip
 
 
@@ -65,6 +65,7 @@ def new_run_row(run: NewRun, now: Instant) -> tuple[Any, ...]:
         run.queue, run.priority, run.retry_of, run.scheduled_at or now, due_at, _retry_text(run.retry),
         run.timeout, run.overlap.value if run.overlap else None, run.idempotency_key, run.request_hash,
         run.traceparent, run.owner, None if run.start_within is None else due_at + run.start_within,
+        None if run.must_end_within is None else due_at + run.must_end_within,
         dump_json(run.headers) if run.headers else None, limits_text(run.limits), run.lane,
         run.forced or None,
     )  # fmt: skip
@@ -94,13 +95,14 @@ def whole_run(row: Sequence[Any], attempts: tuple[Attempt, ...] = ()) -> Run:
     (
         run_id, kind, job_id, job_version, task, args, kwargs, queue, priority, retry_of, scheduled_at, due_at, state,
         attempt, retry, timeout, reason, cancel_requested_at, pending_at, published_at, started_at, finished_at,
-        worker, term, result, error, traceparent, owner, start_by, headers, limits, lane, forced,
+        worker, term, result, error, traceparent, owner, start_by, end_by, sla_missed, headers, limits, lane,
+        forced,
     ) = row  # fmt: skip
     return Run(
         run_id, _KINDS[kind], job_id, job_version, task, args, kwargs, queue, priority, retry_of, scheduled_at,
         due_at, _STATES[state], attempt, _retry(retry), timeout, reason, cancel_requested_at, pending_at,
         published_at, started_at, finished_at, worker, term, result, _task_error(error), attempts,
-        traceparent=traceparent, owner=owner, start_by=start_by, headers=headers,
+        traceparent=traceparent, owner=owner, start_by=start_by, end_by=end_by, sla_missed=sla_missed, headers=headers,
         limits=_limits(limits), lane=lane, forced=bool(forced),
     )  # fmt: skip
 

@@ -137,6 +137,8 @@ runs: Final = Table(
     Column("traceparent", Text),
     Column("owner", Text),
     Column("start_by", InstantColumn),
+    Column("end_by", InstantColumn),
+    Column("sla_missed", Boolean),
     Column("headers", PAYLOAD),
     Column("recalled_at", InstantColumn),
     Column("limits", Text),

@@ -56,6 +56,7 @@ FULL: dict[str, Any] = {
     "retry": {"max_attempts": 3, "initial": "2s", "factor": 1.5, "max": "20m", "jitter": False},
     "timeout": "5m",
     "start_within": "2h",
+    "must_end_within": "3h",
     "limits": ["api", {"name": "tenant", "key": {"from": "kwargs.three.four.0"}}],
     "fair_key": {"from": "args.1"},
     "calendars": {"exclude": ["holidays"], "only": ["season"], "when_excluded": "skip", "workdays": None},

@@ -20,7 +20,14 @@ BAD = {"task": "t", "schedule": {"kind": "cron", "expr": "61 * * * *"}, "priorit
 
 
 def enqueued(client: Client) -> Any:
-    full = {"queue": "slow", "priority": 3, "timeout": "5m", "start_within": "1h", "retry": {"max_attempts": 2}}
+    full = {
+        "queue": "slow",
+        "priority": 3,
+        "timeout": "5m",
+        "start_within": "1h",
+        "must_end_within": "2h",
+        "retry": {"max_attempts": 2},
+    }
     client.enqueue("t", run_at=AT, limits=["api", {"name": "tenant", "key": "acme"}])
     return client.enqueue("t", [1], {"a": 2}, run_at=AT, limits=["api"], fair_key="b", **full)  # type: ignore[arg-type]
 

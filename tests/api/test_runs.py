@@ -36,8 +36,9 @@ def test_a_run_has_exactly_the_fields_of_the_contract(api: TestClient) -> None:
     assert list(run) == [
         "run_id", "job_id", "job_version", "task", "args", "kwargs", "headers", "queue", "priority", "limits",
         "fair_key", "force", "retry_of",
-        "scheduled_at", "due_at", "start_by", "state", "attempt", "reason", "cancel_requested_at", "pending_at",
-        "published_at", "started_at", "finished_at", "worker", "progress", "term", "result", "error", "attempts",
+        "scheduled_at", "due_at", "start_by", "end_by", "sla_missed", "state", "attempt", "reason",
+        "cancel_requested_at", "pending_at", "published_at", "started_at", "finished_at", "worker", "progress", "term",
+        "result", "error", "attempts",
     ]  # fmt: skip
     assert (run["args"], run["kwargs"], run["queue"], run["priority"], run["attempts"]) == ([], {}, "default", 5, [])
 

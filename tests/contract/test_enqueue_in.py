@@ -35,7 +35,7 @@ def test_what_commits_is_there_as_it_was_asked_for(url: str, postgres_stores: St
     with opened(url) as mine:
         run_id = enqueue_in(
             mine, "shop.send", [1], {"order": 17, "note": "50 % off: 'now'"}, run_at=datetime(2099, 1, 1, tzinfo=UTC),
-            queue="mail", priority=2, timeout="5m", retry={"max_attempts": 3}, start_within="90s",
+            queue="mail", priority=2, timeout="5m", retry={"max_attempts": 3}, start_within="90s", must_end_within="1h",
             headers={"tenant": "ä", "n": 1}, limits=["api", {"name": "tenant", "key": "ä 50 %"}],
         )  # fmt: skip
         mine.commit()
@@ -45,6 +45,7 @@ def test_what_commits_is_there_as_it_was_asked_for(url: str, postgres_stores: St
     assert run.due_at == run.scheduled_at == parse_instant("2099-01-01T00:00:00Z")
     assert (run.timeout, run.retry.max_attempts) == (300 * SECOND, 3)
     assert run.start_by == run.due_at + 90 * SECOND
+    assert run.end_by == run.due_at + 3600 * SECOND
     assert run.headers == {"tenant": "ä", "n": 1}
     assert run.limits == (("api", None), ("tenant", "ä 50 %"))
     assert run.lane == 'limits:[["tenant","ä 50 %"]]'

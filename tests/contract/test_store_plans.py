@@ -16,6 +16,7 @@ from scheduler_service.core.model import Lease, MissedRange
 from scheduler_service.core.run_state import ACTIVE, Event, RunState
 from scheduler_service.ports.history import Total
 from scheduler_service.ports.records import AuditFilter
+from scheduler_service.ports.sla import Judged
 from scheduler_service.ports.stores import RunFilter
 from scheduler_service.sql.audit import SqlAuditLog
 from scheduler_service.sql.backfill import known_of
@@ -23,6 +24,7 @@ from scheduler_service.sql.conditions import SqlConditions
 from scheduler_service.sql.evidence import SqlEvidence
 from scheduler_service.sql.outbox import SqlOutbox
 from scheduler_service.sql.pruning import SqlPruning
+from scheduler_service.sql.sla import SqlSlaStore, sla_misses
 from scheduler_service.sql.tables import runs
 from tests.support.past_freezes import fill_with_past
 from tests.support.processes import wait_until
@@ -324,6 +326,24 @@ def test_growing_tables_are_asked_by_their_indexes(own_stores: StoreBed) -> None
         if own_stores.kind == "sqlite" or "jobs" not in index:  # PostgreSQL reads a table of one page as it is
             assert index.strip() in plan, plan
         assert_never_scans(plan, "audit_log", "deliveries")
+
+
+def test_the_few_runs_whose_sla_has_come_are_found_among_all_that_wait(own_stores: StoreBed) -> None:
+    lease = own_stores.lead()
+    fill(own_stores, finished=20_000, future=50_000)
+    _execute(own_stores, "UPDATE runs SET end_by = due_at WHERE kind = 'adhoc'")
+    _execute(own_stores, "ANALYZE")
+    late = [one_off(lease.now - HOUR, must_end_within=MINUTE) for _ in range(2)]
+    own_stores.runs.enqueue(late)
+    assert own_stores.database is not None
+    sla, judged = SqlSlaStore(own_stores.database), list[Judged]()
+    plan = plan_of(own_stores, lambda: judged.append(sla.judge(0, 1_000)))
+    assert judged == [Judged(0, 2)]
+    assert "ix_runs_end_by" in plan, plan
+    assert_never_scans(plan, "runs")
+    with own_stores.database.read() as connection:
+        plan = plan_of(own_stores, lambda: sla_misses(connection, lease.now - DAY, 10))
+    assert "ix_runs_sla_missed" in plan, plan
 
 
 def test_a_backfill_finds_what_was_run_again_without_all_that_ran_since(own_stores: StoreBed) -> None:

@@ -24,6 +24,7 @@ RULES = [rule for group in GROUPS for rule in group["rules"]]
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 
 LABELS = {
+    "scheduler_sla_total": {"outcome"},
     "scheduler_runs_total": {"state"},
     "scheduler_misfires_total": {"policy"},
     "scheduler_skips_total": {"reason"},

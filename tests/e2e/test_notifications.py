@@ -17,6 +17,11 @@ def channel_to(receiver: WebhookReceiver) -> str:
     return json.dumps([{"name": "chat", "urls": [url], "queues": ["def*"], "events": ["run.failed"]}])
 
 
+def missed_slas(receiver: WebhookReceiver) -> list[str]:
+    items = [item for post in receiver.of_type("run.sla_missed") for item in post.body["data"]["items"]]
+    return [item["task"] for item in items for _ in range(item["count"])]
+
+
 def test_what_goes_wrong_is_told_once_whoever_is_killed(tmp_path: Path, postgres_url: str) -> None:
     with (
         WebhookReceiver(503, 200) as receiver,
@@ -29,6 +34,9 @@ def test_what_goes_wrong_is_told_once_whoever_is_killed(tmp_path: Path, postgres
     ):  # fmt: skip
         first = deployed.leading()
         with deployed.client() as client:
+            client.pause_queue("held", "test")
+            for queue in ("default", "held"):  # one runs for too long, over the takeover; one never starts
+                client.enqueue("itinerary.sleep", [100], queue=queue, must_end_within="1s")
             for _ in range(20):
                 client.enqueue("itinerary.fail", kwargs={"message": "no such order"})
         wait_until(lambda: receiver.posts, 20, lambda: deployed.output)
@@ -53,6 +61,9 @@ def test_what_goes_wrong_is_told_once_whoever_is_killed(tmp_path: Path, postgres
         wait_until(lambda: chat.taken, 60, lambda: deployed.output)
         assert [post.body["title"] for post in chat.taken] == ["[Itinerary] 20 runs failed for good (itinerary.fail)."]
 
+        # The SLAs are missed once, whoever leads.
+        wait_until(lambda: len(missed_slas(receiver)) == 2, 90, lambda: deployed.output)
+
         # Nobody is left to lead: the API says so.
         for name in ("leader-1", "leader-2"):
             if deployed.parts[name].running:
@@ -61,4 +72,5 @@ def test_what_goes_wrong_is_told_once_whoever_is_killed(tmp_path: Path, postgres
         (absent,) = receiver.of_type("leader.absent")
         assert absent.body["text"] == "nobody leads: nothing is started"
         assert len(receiver.of_type("run.failed")) == 1
+        assert len(missed_slas(receiver)) == 2
         assert "notifications failed" not in deployed.output

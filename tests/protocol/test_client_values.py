@@ -113,7 +113,7 @@ def test_values_of_a_program_become_json() -> None:
     given = {"$type": "date", "$value": "2026-12-01"}
     body = run_body(
         add, (at, Decimal("1.10")), {"id": UUID(int=7), "raw": b"\x00", "given": given}, run_at=at, queue=None,
-        timeout=timedelta(minutes=5, milliseconds=1), start_within="1h",
+        timeout=timedelta(minutes=5, milliseconds=1), start_within="1h", must_end_within="2h",
     )  # fmt: skip
     assert body == {
         "task": "shop.add",
@@ -129,6 +129,7 @@ def test_values_of_a_program_become_json() -> None:
         "run_at": "2026-12-01T12:00:00Z",
         "timeout": "300001ms",
         "start_within": "1h",
+        "must_end_within": "2h",
     }
 
 

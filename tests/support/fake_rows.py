@@ -78,6 +78,8 @@ class RunRow:
     error: Mapping[str, Any] | None = None
     traceparent: str | None = None
     start_by: Instant | None = None
+    end_by: Instant | None = None
+    sla_missed: bool | None = None
     headers: Any = None
     recalled_at: Instant | None = None
     limits: tuple[LimitUse, ...] = ()
@@ -105,7 +107,8 @@ class RunRow:
             self.priority, self.retry_of, self.scheduled_at, self.due_at, self.state, self.attempt, self.retry,
             self.timeout, self.reason, self.cancel_requested_at, self.pending_at, self.published_at, self.started_at,
             self.finished_at, self.worker, self.term, self.result, task_error(self.error), attempts,
-            traceparent=self.traceparent, start_by=self.start_by,
+            traceparent=self.traceparent, start_by=self.start_by, end_by=self.end_by,
+            sla_missed=self.sla_missed,
             headers=self.headers, limits=self.limits, lane=self.lane, forced=self.forced,
         )  # fmt: skip
 
@@ -265,6 +268,7 @@ class Tables:
             run.retry, run.timeout, run.overlap, run.idempotency_key, run.request_hash,
             traceparent=run.traceparent, headers=as_json(run.headers) if run.headers else None,
             start_by=None if run.start_within is None else (run.due_at or now) + run.start_within,
+            end_by=None if run.must_end_within is None else (run.due_at or now) + run.must_end_within,
             limits=run.limits, lane=run.lane, forced=run.forced,
         )  # fmt: skip
         self.next_id += 1

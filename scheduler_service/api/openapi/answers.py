@@ -187,6 +187,8 @@ class RunOut(BaseModel):
     scheduled_at: Time
     due_at: Time
     start_by: Time | None = Field(description="A run not started by then ends missed; null: no limit")
+    end_by: Time | None = Field(description="A run not over by then has missed its SLA; null: it has none")
+    sla_missed: bool | None = Field(description="null: it has no SLA, or its time has not come")
     state: RunState
     attempt: int
     reason: str | None

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
 
@@ -93,6 +94,7 @@ def overview(context: ApiContext) -> Overview:
         issues=[
             *issues(live, troubles, now),
             *_left_out(context, now),
+            *_late_ends(context, now),
             *_unreported(context),
             *_idle(context, jobs.items, planned, now),
         ],
@@ -141,6 +143,15 @@ def _left_out(context: ApiContext, now: Instant) -> Iterator[Issue]:
     if message:
         more = " or more" if len(missed_ranges) == TROUBLES else ""
         yield Issue(f"{message}{more} left out in the last hour.", "/failures?within=1h#gaps")
+
+
+def _late_ends(context: ApiContext, now: Instant) -> Iterator[Issue]:
+    """Describe runs that missed their SLA."""
+    missed = context.stores.history.sla_misses(now - DAY, TROUBLES)
+    if missed:
+        more = " or more" if len(missed) == TROUBLES else ""
+        count = f"{len(missed)}{more} runs missed their SLA" if len(missed) > 1 else "1 run missed its SLA"
+        yield Issue(f"{count} (must_end_within) in the last day.", f"/runs/{quote(missed[0].run_id, safe='')}")
 
 
 def _unreported(context: ApiContext) -> Iterator[Issue]:

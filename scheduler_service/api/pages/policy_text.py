@@ -52,6 +52,8 @@ def policies(job: Job) -> Iterator[tuple[str, str]]:
     yield "Timeout", f"A run is stopped after {length(job.timeout)}." if job.timeout else "A run may take any time."
     if job.start_within is not None:
         yield "Start", f"A run that is not started {length(job.start_within)} after its time is recorded as missed."
+    if job.must_end_within is not None:
+        yield "SLA", f"A run that is not over {length(job.must_end_within)} after its time has missed its SLA."
     if job.limits:
         yield "Limits", f"Its runs count for {' and '.join(map(_limit, job.limits))}."
     if job.fair_key is not None:

@@ -25,6 +25,7 @@ from scheduler_service.ports.calendars import CalendarStore
 from scheduler_service.ports.history import HistoryStore, Outcome, Total, Trouble
 from scheduler_service.ports.notices import NOTHING, Backlog
 from scheduler_service.ports.records import AuditFilter, AuditLog, Evidence
+from scheduler_service.ports.sla import SlaMiss
 from scheduler_service.ports.stores import JobFilter, Page, RunFilter
 
 _MOST: Final = 1_000
@@ -121,6 +122,16 @@ class _History(HistoryStore):
     def troubles(self, since: Instant, limit: int) -> list[Trouble]:
         wanted = RunFilter(states=(RunState.FAILED, RunState.MISSED), since=since)
         return [_trouble(run) for run in self._runs.list(wanted, min(limit, _MOST), None).items]
+
+    def sla_misses(self, since: Instant, limit: int) -> list[SlaMiss]:
+        return [miss for miss in self._history.sla_misses(since, limit) if self._sees_run(miss.run_id)]
+
+    def _sees_run(self, run_id: str) -> bool:
+        try:
+            self._runs.get(run_id)
+        except NotFound:
+            return False
+        return True
 
     def missed_ranges(self, since: Instant, limit: int) -> list[MissedRange]:
         found = self._history.missed_ranges(since, limit)

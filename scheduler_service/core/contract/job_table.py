@@ -97,6 +97,11 @@ JOB_FIELDS: Final = (
         "A run not started this long after its due time ends missed", PLACE, "e.g. 1h; then it is missed", sparse=True,
     ),
     JobField(
+        "must_end_within", _RUN["must_end_within"], "Must end within",
+        "A run that is not over this long after its due time has missed its SLA", PLACE, "e.g. 2h; its SLA",
+        sparse=True,
+    ),
+    JobField(
         "limits", JOB_LIMITS, "Limits", "A limit that its runs count for, of a key where the limit has keys", PLACE,
         'JSON list: "api", {"name": "tenant", "key": {"from": "kwargs.tenant"}}', 2, option="--limit", sparse=True,
     ),

@@ -33,6 +33,8 @@ def run_body(run: Run, progress: Mapping[str, Any] | None = None) -> dict[str, A
         "scheduled_at": format_instant(run.scheduled_at),
         "due_at": format_instant(run.due_at),
         "start_by": optional_instant(run.start_by),
+        "end_by": optional_instant(run.end_by),
+        "sla_missed": run.sla_missed,
         "state": run.state.value,
         "attempt": run.attempt,
         "reason": run.reason,

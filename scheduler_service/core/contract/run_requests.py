@@ -7,7 +7,7 @@ from typing import Any
 from itinerary.protocol.errors import BadValue, BadValues
 from itinerary.protocol.field_types import Flag, read_object
 from itinerary.protocol.identity import adhoc_run_id, manual_run_id
-from itinerary.protocol.instants import SECOND, Instant
+from itinerary.protocol.instants import SECOND, Duration, Instant
 from itinerary.protocol.limits import RUN_LIMITS, Key, check_fair_key, lane_of, uses_of
 from itinerary.protocol.redaction import unmasked
 from itinerary.protocol.run_fields import check_payload
@@ -34,7 +34,8 @@ def read_run(body: Mapping[str, Any], uuid7: str, now: Instant) -> NewRun:
     return NewRun(
         run_id=adhoc_run_id(uuid7), kind=RunKind.ADHOC, task=asked.task, scheduled_at=asked.run_at or now,
         due_at=asked.run_at or 0, args=asked.args, kwargs=asked.kwargs, queue=asked.queue, priority=asked.priority,
-        retry=asked.retry, timeout=asked.timeout, start_within=asked.start_within, headers=asked.headers,
+        retry=asked.retry, timeout=asked.timeout, start_within=asked.start_within,
+        must_end_within=asked.must_end_within, headers=asked.headers,
         limits=asked.limits, lane=lane_of(asked.limits, asked.fair_key), idempotency_key=asked.idempotency_key,
         **_hashes(body, asked.idempotency_key),
     )  # fmt: skip
@@ -103,6 +104,7 @@ def read_trigger(job: Job, body: Mapping[str, Any], uuid7: str, now: Instant) ->
         run_id=manual_run_id(job.job_id, uuid7), kind=RunKind.MANUAL, task=job.task, scheduled_at=now, due_at=0,
         job_id=job.job_id, job_version=job.version, args=job.args, kwargs=kwargs, queue=job.queue,
         priority=job.priority, retry=job.retry, timeout=job.timeout, overlap=overlap, start_within=job.start_within,
+        must_end_within=job.must_end_within,
         headers=job.headers, limits=limits, lane=lane_of(limits, fair_key, job.job_id), forced=forced,
         idempotency_key=key, **_hashes({**body, "trigger": job.job_id}, key),
     )  # fmt: skip
@@ -115,9 +117,13 @@ def again(run: Run, uuid7: str, now: Instant) -> NewRun:
         run_id=run_id, kind=RunKind.ADHOC if run.job_id is None else RunKind.MANUAL, task=run.task, scheduled_at=now,
         due_at=0, job_id=run.job_id, job_version=run.job_version, args=run.args, kwargs=run.kwargs, queue=run.queue,
         priority=run.priority, retry=run.retry, timeout=run.timeout, headers=run.headers, retry_of=run.run_id,
-        start_within=None if run.start_by is None else max(SECOND, run.start_by - run.scheduled_at),
+        start_within=_within(run.start_by, run), must_end_within=_within(run.end_by, run),
         limits=run.limits, lane=run.lane or lane_of(run.limits, None, run.job_id),
     )  # fmt: skip
+
+
+def _within(by: Instant | None, run: Run) -> Duration | None:
+    return None if by is None else max(SECOND, by - run.scheduled_at)
 
 
 def read_retried(run: Run, body: Mapping[str, Any], uuid7: str, now: Instant) -> NewRun:

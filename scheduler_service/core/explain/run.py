@@ -32,7 +32,14 @@ _Found = tuple[Verdict, list[Because]]
 def explain_run(run: Run, facts: Facts) -> Explanation:
     """Return the verdict on a run, with every event that led to it in order of time."""
     verdict, now_so = _present(run, facts)
-    because = [Because(_origin(run), run_row(run)), *_tries(run), *_recall(run, facts), *_lateness(run, facts), *now_so]
+    because = [
+        Because(_origin(run), run_row(run)),
+        *_tries(run),
+        *_recall(run, facts),
+        *_lateness(run, facts),
+        *now_so,
+        *_sla(run),
+    ]
     at = run.scheduled_at if run.kind is RunKind.OCCURRENCE else None
     return Explanation(verdict, tuple(because), run.job_id, run.run_id, at)
 
@@ -93,6 +100,17 @@ def _lateness(run: Run, facts: Facts) -> Iterator[Because]:
         yield from _run_ahead(facts, since, until)
     yield from holds.held_before(facts, since, until)
     yield from unled(facts.terms, since, until)
+
+
+def _sla(run: Run) -> Iterator[Because]:
+    if run.end_by is None:
+        return
+    by = format_instant(run.end_by)
+    if run.sla_missed:
+        when = "is not over" if run.finished_at is None else f"ended at {_finished(run)}"
+        yield Because(f"It missed its SLA: it had to end by {by} (must_end_within), and {when}.")
+    elif run.sla_missed is None:
+        yield Because(f"It must end by {by} (must_end_within).")
 
 
 def _run_ahead(facts: Facts, since: Instant, until: Instant) -> Iterator[Because]:

@@ -29,6 +29,7 @@ _TEXTS: Final[Mapping[Topic, tuple[str, str]]] = {
     Topic.RUN_MISSED: ("1 run was missed and will not run", "{} runs were missed and will not run"),
     Topic.RUN_LATE: ("1 run is due and has not started", "{} runs are due and have not started"),
     Topic.RUN_OVERLONG: ("1 run takes too long", "{} runs take too long"),
+    Topic.SLA_MISSED: ("1 run missed its SLA", "{} runs missed their SLA"),
     Topic.JOB_ENDED: ("a job has no next run", "{} jobs have no next run"),
     Topic.CALENDAR_STALE: ("a calendar cannot be refreshed", "{} calendars cannot be refreshed"),
     Topic.LEADER_LOST: ("a leader was lost, another leads", "{} leaders were lost, another leads"),

@@ -11,6 +11,7 @@ class Topic(StrEnum):
     RUN_MISSED = "run.missed"
     RUN_LATE = "run.late"
     RUN_OVERLONG = "run.overlong"
+    SLA_MISSED = "run.sla_missed"
     JOB_ENDED = "job.no_next_run"
     CALENDAR_STALE = "calendar.stale"
     LEADER_LOST = "leader.lost"

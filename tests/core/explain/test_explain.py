@@ -441,3 +441,21 @@ class TestFreezes:
         assert "It will be skipped by freeze 13" in words(planned)
         assert "It will be skipped by freeze 13" in words(row)
         assert "It will be held by freeze 13" in words(manual)
+
+
+@pytest.mark.parametrize(
+    ("missed", "finished_at", "told"),
+    [
+        (None, None, "It must end by 2026-11-27T04:00:00Z (must_end_within)."),
+        (True, None, "It missed its SLA: it had to end by 2026-11-27T04:00:00Z (must_end_within), and is not over."),
+        (True, AT + 9 * HOUR, "(must_end_within), and ended at"),
+        (False, AT, None),
+    ],
+)
+def test_a_run_with_an_sla_says_by_when_it_must_end_or_that_it_did_not(
+    missed: bool | None, finished_at: Instant | None, told: str | None
+) -> None:
+    state = RunState.RUNNING if finished_at is None else RunState.COMPLETED
+    one = replace(run(state, finished_at=finished_at), end_by=MADE + 4 * HOUR, sla_missed=missed)
+    said = words(explain_run(one, facts(version())))
+    assert told in said if told is not None else "SLA" not in said

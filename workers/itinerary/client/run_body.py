@@ -174,5 +174,6 @@ _READ: Final[dict[str, Callable[[Any, str], Any]]] = {
     "run_at": moment_text,
     "timeout": duration_text,
     "start_within": duration_text,
+    "must_end_within": duration_text,
     "retry": _retry,
 }

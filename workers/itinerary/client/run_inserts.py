@@ -16,7 +16,7 @@ from itinerary.protocol.errors import BadValue, BadValues, Conflict
 from itinerary.protocol.identity import adhoc_run_id
 from itinerary.protocol.instants import format_instant
 from itinerary.protocol.limits import lane_of, limits_text
-from itinerary.protocol.run_columns import ENQUEUED, HEADERS, LANE, LIMITS, START_BY, TRACEPARENT
+from itinerary.protocol.run_columns import END_BY, ENQUEUED, HEADERS, LANE, LIMITS, START_BY, TRACEPARENT
 from itinerary.protocol.run_fields import NO_RETRIES, retry_body
 from itinerary.protocol.run_request import MOST_ERRORS, RunRequest, over_error
 from itinerary.telemetry.tracing import caller_traceparent
@@ -36,14 +36,19 @@ FROM (SELECT given.*, COALESCE(given.at, clock_timestamp()) AS due
       FROM json_to_recordset(CAST({rows} AS json)) AS given(
           run_id text, task text, args json, kwargs json, queue text, priority integer, at timestamptz, retry text,
           timeout bigint, key text, hash text, within bigint, headers json, limits text, lane text,
-          trace text)) AS wanted
+          trace text{more})) AS wanted
 """
-# Each by its column, its value of one run and of many: versions 0020, 0023, 0026 and 0009 of the schema add them.
+# Each by its column, its value of one run and of many: versions 0020, 0033, 0023, 0026 and 0009 of the schema add them.
 _LATER: Final = {
     "within": (
         START_BY,
         "wanted.at + CAST({within} AS bigint) * interval '1 microsecond'",
         "wanted.due + wanted.within * interval '1 microsecond'",
+    ),
+    "end_within": (
+        END_BY,
+        "wanted.at + CAST({end_within} AS bigint) * interval '1 microsecond'",
+        "wanted.due + wanted.end_within * interval '1 microsecond'",
     ),
     "headers": (HEADERS, "CAST({headers} AS json)", "wanted.headers"),
     "limits": (LIMITS, "CAST({limits} AS text)", "wanted.limits"),
@@ -71,11 +76,16 @@ class Insert:
         later = [of for name, of in _LATER.items() if any(name in row for row in self.rows)]
         columns = ", ".join([*ENQUEUED, *(column for column, _, _ in later)])
         many = len(self.rows) > 1
-        values, source = (_MANY, _FROM_MANY) if many else (_ONE, _FROM_ONE)
+        values, source = (_MANY, self._from_many()) if many else (_ONE, _FROM_ONE)
         values = ", ".join([values, *(of_many if many else of_one for _, of_one, of_many in later)])
         keyed = _KEYED if any(row["key"] is not None for row in self.rows) else ""
         parameters = {"rows": _json(self.rows)} if many else _parameters(self.rows[0])
         return f"INSERT INTO {{runs}} ({columns}){values}{source}{keyed}", parameters
+
+    def _from_many(self) -> str:
+        """The rows by their types. Statements without the newest field stay those of the release that knew none."""
+        newest = ", end_within bigint" if any("end_within" in row for row in self.rows) else ""
+        return _FROM_MANY.replace("{more}", newest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +199,7 @@ def _row_of(run: RunRequest) -> Row:
         "retry": None if run.retry == NO_RETRIES else _json(retry_body(run.retry)), "timeout": run.timeout,
         "key": run.idempotency_key, "hash": run.request_hash, **({} if trace is None else {"trace": trace}),
         **({} if run.start_within is None else {"within": run.start_within}),
+        **({} if run.must_end_within is None else {"end_within": run.must_end_within}),
         **({} if not run.headers else {"headers": run.headers}),
         **({} if not run.limits else {"limits": limits_text(run.limits)}), **({} if not lane else {"lane": lane}),
     }  # fmt: skip

@@ -176,6 +176,7 @@ class Client(Controls):
         priority: int | None = None,
         timeout: Duration | None = None,
         start_within: Duration | None = None,
+        must_end_within: Duration | None = None,
         retry: Mapping[str, Any] | None = None,
         headers: Mapping[str, Any] | None = None,
         limits: Sequence[str | Mapping[str, Any]] | None = None,
@@ -188,8 +189,8 @@ class Client(Controls):
         """
         wanted = run_body(
             task, args, kwargs, run_at=run_at, queue=queue, priority=priority, timeout=timeout,
-            start_within=start_within, retry=retry, headers=headers, limits=limits, fair_key=fair_key,
-            idempotency_key=idempotency_key,
+            start_within=start_within, must_end_within=must_end_within, retry=retry, headers=headers, limits=limits,
+            fair_key=fair_key, idempotency_key=idempotency_key,
         )  # fmt: skip
         return Run.of(self._api.object("POST", "/runs", again=True, json=_keyed(wanted)))
 

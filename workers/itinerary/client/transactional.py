@@ -41,6 +41,7 @@ def enqueue_in(
     priority: int | None = None,
     timeout: Duration | None = None,
     start_within: Duration | None = None,
+    must_end_within: Duration | None = None,
     retry: Mapping[str, Any] | None = None,
     headers: Mapping[str, Any] | None = None,
     limits: Sequence[str | Mapping[str, Any]] | None = None,
@@ -59,8 +60,8 @@ def enqueue_in(
     """
     run = request_of(
         task, args, kwargs, run_at=run_at, queue=queue, priority=priority, timeout=timeout,
-        start_within=start_within, retry=retry, headers=headers, limits=limits, fair_key=fair_key,
-        idempotency_key=idempotency_key,
+        start_within=start_within, must_end_within=must_end_within, retry=retry, headers=headers, limits=limits,
+        fair_key=fair_key, idempotency_key=idempotency_key,
     )  # fmt: skip
     return _answered(connection_or_session, schema, enqueued([run], of_list=False))[0]
 

@@ -96,6 +96,7 @@ class JobFields(TypedDict, total=False):
     retry: Retry
     timeout: Duration
     start_within: Duration
+    must_end_within: Duration
     limits: Sequence[str | Limit]
     fair_key: str | KeyFrom
     calendars: Calendars

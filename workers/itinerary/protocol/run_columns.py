@@ -10,8 +10,9 @@ ENQUEUED: Final = (
     "run_id", "kind", "task", "args", "kwargs", "queue", "priority", "scheduled_at", "due_at", "retry", "timeout",
     "created_at", "idempotency_key", "request_hash",
 )  # fmt: skip
-# Filled only if a run needs it, since an older schema lacks them: migrations 0020, 0023, 0026 and 0009 add them.
+# Filled only if a run needs it, since an older schema lacks them: migrations 0020, 0033, 0023, 0026 and 0009 add them.
 START_BY: Final = "start_by"
+END_BY: Final = "end_by"
 HEADERS: Final = "headers"
 LIMITS: Final = "limits"
 LANE: Final = "lane"

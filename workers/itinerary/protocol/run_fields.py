@@ -124,6 +124,7 @@ RUN_FIELDS: Final[Mapping[str, FieldType]] = {
     "priority": Whole(0, 9),
     "timeout": Span(SECOND, 7 * DAY),
     "start_within": Span(SECOND, 365 * DAY),
+    "must_end_within": Span(SECOND, 365 * DAY),
     "retry": RETRY,
     "limits": RUN_LIMITS,
     "fair_key": Key(),

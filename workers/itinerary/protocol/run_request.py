@@ -50,6 +50,7 @@ class RunRequest:
     priority: int = DEFAULT_PRIORITY
     timeout: Duration | None = None
     start_within: Duration | None = None
+    must_end_within: Duration | None = None
     retry: RetryPolicy = NO_RETRIES
     limits: tuple[LimitUse, ...] = ()
     fair_key: str | None = None
@@ -73,7 +74,8 @@ def read_run_request(body: Mapping[str, Any]) -> RunRequest:
     if errors:
         raise BadValues(errors)
     run = RunRequest(**fields, idempotency_key=key, request_hash=None if key is None else request_hash(body))
-    _check_deadline(run.run_at, run.start_within)
+    for name in ("start_within", "must_end_within"):
+        _check_deadline(name, run.run_at, getattr(run, name))
     return run
 
 
@@ -158,11 +160,9 @@ def refuse_unknown(body: Mapping[str, Any], known: Set[str], errors: list[BadVal
         errors.append(BadValue(name, body[name], f"this field is not known; known are {', '.join(sorted(known))}"))
 
 
-def _check_deadline(run_at: Instant | None, start_within: Duration | None) -> None:
-    if run_at is not None and start_within is not None and run_at + start_within > _LAST:
-        raise BadValue(
-            "start_within", format_duration(start_within), "run_at plus start_within is after the year 9999; give less"
-        )
+def _check_deadline(name: str, run_at: Instant | None, within: Duration | None) -> None:
+    if run_at is not None and within is not None and run_at + within > _LAST:
+        raise BadValue(name, format_duration(within), f"run_at plus {name} is after the year 9999; give less")
 
 
 def _given(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -34,7 +34,11 @@ class Target:
         """Store the run of this row, unless its key is known, as ON CONFLICT DO NOTHING."""
         if self._store.with_key(row["key"]) is not None:
             return False
-        durations = {"timeout": row["timeout"], "start_within": row.get("within")}
+        durations = {
+            "timeout": row["timeout"],
+            "start_within": row.get("within"),
+            "must_end_within": row.get("end_within"),
+        }
         body = {
             "task": row["task"], "args": row["args"], "kwargs": row["kwargs"], "queue": row["queue"],
             "priority": row["priority"], "run_at": row["at"], "headers": row.get("headers"),

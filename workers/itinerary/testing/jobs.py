@@ -71,7 +71,8 @@ class Job:
         return Run(
             run_id, body["task"], at, at, job_id=self.job_id, args=list(body["args"]), kwargs=dict(body["kwargs"]),
             queue=body["queue"], priority=body["priority"], retry=RETRY.read(body["retry"], "retry"),
-            start_within=self.times.start_within, headers=body.get("headers"), is_occurrence=is_occurrence,
+            start_within=self.times.start_within, must_end_within=self.times.must_end_within,
+            headers=body.get("headers"), is_occurrence=is_occurrence,
         )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ class Run:
     priority: int = DEFAULT_PRIORITY
     retry: RetryPolicy = NO_RETRIES
     start_within: Duration | None = None
+    must_end_within: Duration | None = None
     headers: dict[str, Any] | None = None
     limits: tuple[LimitUse, ...] = ()
     lane: str = ""
@@ -51,6 +52,16 @@ class Run:
     def start_by(self) -> Instant | None:
         """The last instant at which it may start."""
         return None if self.start_within is None else self.scheduled_at + self.start_within
+
+    @property
+    def end_by(self) -> Instant | None:
+        """The last instant at which it may end without missing its SLA."""
+        return None if self.must_end_within is None else self.scheduled_at + self.must_end_within
+
+    @property
+    def sla_missed(self) -> bool | None:
+        """Whether it ended too late; None until it is over, or without an SLA."""
+        return None if self.end_by is None or self.finished_at is None else self.finished_at > self.end_by
 
     def end(self, state: str, reason: str | None, at: Instant) -> None:
         """Reach a final state, or wait for the next attempt, after an attempt that began at `at`."""
@@ -84,6 +95,8 @@ class Run:
             "scheduled_at": format_instant(self.scheduled_at),
             "due_at": format_instant(self.due_at),
             "start_by": _text(self.start_by),
+            "end_by": _text(self.end_by),
+            "sla_missed": self.sla_missed,
             "state": self.state,
             "attempt": self.attempt,
             "reason": self.reason,

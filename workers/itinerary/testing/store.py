@@ -86,7 +86,8 @@ class Store:
             run = Run(
                 run_id or adhoc_run_id(uuid4().hex), asked.task, at, at, args=list(asked.args),
                 kwargs=dict(asked.kwargs), queue=asked.queue, priority=asked.priority, retry=asked.retry,
-                start_within=asked.start_within, headers=asked.headers, limits=asked.limits,
+                start_within=asked.start_within, must_end_within=asked.must_end_within, headers=asked.headers,
+                limits=asked.limits,
                 lane=lane_of(asked.limits, asked.fair_key), key=asked.idempotency_key, request_hash=asked.request_hash,
             )  # fmt: skip
             return self._add(run), True
@@ -113,7 +114,8 @@ class Store:
         now = self.now
         run = Run(
             new_id, old.task, now, now, job_id=old.job_id, args=old.args, kwargs=old.kwargs, queue=old.queue,
-            priority=old.priority, retry=old.retry, start_within=old.start_within, headers=old.headers,
+            priority=old.priority, retry=old.retry, start_within=old.start_within,
+            must_end_within=old.must_end_within, headers=old.headers,
             limits=old.limits, lane=old.lane or lane_of(old.limits, None, old.job_id), retry_of=run_id,
         )  # fmt: skip
         return self._add(run)

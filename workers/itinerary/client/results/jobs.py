@@ -48,6 +48,7 @@ class StoredJob(Record):
     retry: Retry
     timeout: str | None
     start_within: str | None
+    must_end_within: str | None
     limits: list[Any]
     fair_key: Any
     calendars: dict[str, Any] | None

@@ -73,6 +73,8 @@ class Run(Record):
     scheduled_at: datetime
     due_at: datetime
     start_by: datetime | None
+    end_by: datetime | None
+    sla_missed: bool | None
     state: str
     attempt: int
     reason: str | None
