@@ -35,7 +35,7 @@ class SqlSampleStore(SampleSink, SampleStore):
         new_values = {name: insert.excluded[name] for name in ("version", "figures")}
         put = insert.on_conflict_do_update(index_elements=[_S.step, _S.at, _S.term], set_=new_values)
         with fenced(self._database, lease) as connection:
-            connection.execute(put, [_row(step, sample) for step, sample in new])
+            connection.execute(put, [row_of(step, sample) for step, sample in new])
             for step, sample in new:
                 connection.execute(delete(samples).where(_S.step == step, _S.at < sample.at - step.kept))
 
@@ -52,7 +52,8 @@ class SqlSampleStore(SampleSink, SampleStore):
         return [(term, began) for term, began in rows if began >= since][:limit]
 
 
-def _row(step: Step, sample: Sample) -> dict[str, Any]:
+def row_of(step: Step, sample: Sample) -> dict[str, Any]:
+    """Return the row in which the sample is stored."""
     figures = {
         "total": sample.total,
         "delays": sample.delays,

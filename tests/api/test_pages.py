@@ -18,6 +18,7 @@ NASTY = "<script>alert(1)</script>"
 
 PAGES = (
     "/",
+    "/?window=24h",
     "/jobs",
     "/runs",
     "/failures",
@@ -193,7 +194,7 @@ def test_everything_that_a_page_loads_is_in_the_package(api: TestClient, path: s
 
 
 def test_every_vendored_file_has_its_licence_beside_it(api: TestClient) -> None:
-    for name in ("pico.LICENSE.md", "htmx.LICENSE", "swagger-ui.LICENSE"):
+    for name in ("pico.LICENSE.md", "htmx.LICENSE", "uplot.LICENSE", "swagger-ui.LICENSE"):
         assert api.get(f"/static/vendor/{name}").status_code == 200
 
 

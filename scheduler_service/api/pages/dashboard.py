@@ -32,6 +32,7 @@ from scheduler_service.api.pages import (
     run,
     runs,
     sign_in,
+    trends,
     workers,
 )
 from scheduler_service.api.pages.reader_zone import begin
@@ -58,6 +59,7 @@ for _part in (
     limits,
     calendars,
     load,
+    trends,
     explain,
     audit,
     flower,

@@ -15,6 +15,7 @@ from scheduler_service.api.pages.live import TROUBLES, Issue, Live, issues, read
 from scheduler_service.api.pages.missed_ranges import missed_ranges_text
 from scheduler_service.api.pages.moments import SHAPES, Moment, RunLine, length, moment, run_line
 from scheduler_service.api.pages.shell import READER, PageRoute, page
+from scheduler_service.api.pages.trends import CHOSEN, Window, shown_trends
 from scheduler_service.api.services.previews import next_runs
 from scheduler_service.core.balancing.balancer import needs_place
 from scheduler_service.core.model import Job
@@ -60,10 +61,11 @@ class Overview:
 
 
 @router.get("/")
-def first_page(request: Request, context: Context) -> Response:
-    """Show the leader, running runs, next runs."""
+def first_page(request: Request, context: Context, window: Window = CHOSEN) -> Response:
+    """Show the leader, trends, running runs, next runs."""
     try:
-        return page(request, "overview.html", seen=overview(context))
+        wrong, shown = shown_trends(request, context, window)
+        return page(request, "overview.html", wrong=wrong, seen=overview(context), **shown)
     except StoreUnavailable:
         return page(request, "overview.html", seen=None)
 
