@@ -32,6 +32,7 @@ from scheduler_service.loops.scheduler_loop import Adapters
 from scheduler_service.metrics.leader import PrometheusMeter
 from scheduler_service.observability.leader_port import leader_port
 from scheduler_service.ports.broker import DataMarks, Dispatcher, Inbox, Queues
+from scheduler_service.ports.bulk import BulkStore
 from scheduler_service.ports.calendar_feeds import FeedStore
 from scheduler_service.ports.calendars import CalendarStore
 from scheduler_service.ports.freezes import FreezeStore
@@ -48,6 +49,7 @@ from scheduler_service.ports.stores import JobStore, RunStore
 from scheduler_service.ports.zone_rules import ZoneRulesStore
 from scheduler_service.runtime.stopping import from_signals
 from scheduler_service.sql.audit import SqlAuditLog
+from scheduler_service.sql.bulk import SqlBulkStore
 from scheduler_service.sql.calendar_feeds import SqlFeedStore
 from scheduler_service.sql.calendars import SqlCalendarStore
 from scheduler_service.sql.database import Database, host_now
@@ -98,6 +100,7 @@ class Stores:
     sessions: SessionStore
     samples: SampleStore
     sign_ins: SignInStore
+    bulk: BulkStore
 
 
 @contextmanager
@@ -114,6 +117,7 @@ def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]
             SqlOutbox(database), queues, marks, SqlQueueStore(database),
             SqlLimitStore(database), SqlFreezeStore(database), SqlZoneRulesStore(database), SqlCalendarStore(database),
             SqlFeedStore(database), SqlSessionStore(database), SqlSampleStore(database), SqlSignInStore(database),
+            SqlBulkStore(database),
         )  # fmt: skip
     finally:
         marks.close()

@@ -1,6 +1,5 @@
 """`itinerary jobs ...`: definitions, created and changed through the API, never in the database."""
 
-import sys
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -9,16 +8,12 @@ import typer
 from scheduler_service.cli import job_options as options
 from scheduler_service.cli.backfilling import print_backfill
 from scheduler_service.cli.completing import job_ids
-from scheduler_service.cli.connect import coming_text, instant_text, json_value, limits_value, open_client
+from scheduler_service.cli.connect import instant_text, json_value, limits_value, open_client
 from scheduler_service.cli.progress import counted
-from scheduler_service.cli.several import each
 from scheduler_service.cli.status import Json
 
 jobs = typer.Typer(help="Jobs: what runs, and when.", no_args_is_help=True)
 
-JobIds = Annotated[
-    list[str], typer.Argument(metavar="JOB_ID...", help="Ids of jobs.", show_default=False, autocompletion=job_ids)
-]
 JobId = Annotated[str, typer.Argument(help="The job's id.", show_default=False, autocompletion=job_ids)]
 Count = Annotated[int, typer.Option(help="How many.", min=1, max=1000)]
 
@@ -106,34 +101,6 @@ def edit(job_id: JobId, file: options.File = None, as_json: Json = False, **give
         _print_job(client.patch_job(job_id, change), as_json, "changed")
 
 
-@jobs.command("pause")
-def pause(
-    job_ids: JobIds,
-    reason: Annotated[str | None, typer.Option(help="The reason; shown with the job.")] = None,
-    until: Annotated[str | None, typer.Option(help="Resume then, or after so long, such as 2h.")] = None,
-    skip_waiting: Annotated[
-        bool,
-        typer.Option("--skip-waiting", help="Skip runs that were due before and still wait; else they run on resume."),
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """Pause jobs: they create no more runs."""
-    end = coming_text(until, "--until")
-    waiting = "skip" if skip_waiting else None
-    with open_client() as client:
-        each(
-            job_ids, lambda job_id: client.pause_job(job_id, reason, end, waiting=waiting), as_json,
-            lambda _, job: _print_change(job, "paused"),
-        )  # fmt: skip
-
-
-@jobs.command("resume")
-def resume(job_ids: JobIds, as_json: Json = False) -> None:
-    """Resume paused jobs."""
-    with open_client() as client:
-        each(job_ids, client.resume_job, as_json, lambda _, job: _print_change(job, "resumed"))
-
-
 @jobs.command("trigger")
 def trigger(
     job_id: JobId,
@@ -181,23 +148,6 @@ def backfill(
         print_json(answer)
     else:
         print_backfill(answer)
-
-
-@jobs.command("delete")
-def delete(
-    job_id: JobId,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; without a terminal it never asks.")] = False,
-) -> None:
-    """Delete a job; its history stays. On a terminal it asks first."""
-    from scheduler_service.cli.output import print_message
-    from scheduler_service.observability.logs import escaped
-
-    with open_client() as client:
-        if not yes and sys.stdin.isatty():
-            known = client.job(job_id)  # report a wrong name before asking
-            typer.confirm(escaped(f"Delete {job_id} (task {known['task']})? Its history stays."), abort=True)
-        client.delete_job(job_id)
-    print_message(f"{job_id} deleted")
 
 
 @jobs.command("preview")
@@ -279,10 +229,11 @@ def _print_job(job: Mapping[str, Any], as_json: bool, done: str) -> None:
     if as_json:
         print_json(job)
     else:
-        _print_change(job, done)
+        print_change(job, done)
 
 
-def _print_change(job: Mapping[str, Any], done: str) -> None:
+def print_change(job: Mapping[str, Any], done: str) -> None:
+    """Print that the job is changed, and its next run."""
     from scheduler_service.cli.output import print_message, when
 
     upcoming = job.get("next_runs") or []

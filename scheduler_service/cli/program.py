@@ -10,6 +10,8 @@ import typer
 from itinerary import version as small
 from itinerary.protocol.errors import BadValue, BadValues, ItineraryError
 from scheduler_service.cli.applying import apply
+from scheduler_service.cli.bulk import bulk
+from scheduler_service.cli.bulk_jobs import delete, move, pause, resume
 from scheduler_service.cli.calendars import calendars
 from scheduler_service.cli.connect import remedy
 from scheduler_service.cli.enqueueing import enqueue
@@ -76,8 +78,11 @@ for name, of_jobs in (
     jobs.command(name)(of_jobs)
 jobs.command("explain")(explain_job)
 runs.command("explain")(explain_run)
+for change in (pause, resume, move, delete):
+    jobs.command()(change)
 app.add_typer(jobs, name="jobs")
 app.add_typer(runs, name="runs")
+app.add_typer(bulk, name="bulk")
 app.add_typer(queues, name="queues")
 app.add_typer(calendars, name="calendars")
 app.add_typer(limits, name="limits")

@@ -8,7 +8,7 @@ no rule: the core says what becomes of each run. The fakes of the tests pass the
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Final, Generic, Literal, Protocol, TypeVar
+from typing import Final, Literal, Protocol
 
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.audit import AuditedChange
@@ -28,11 +28,11 @@ from scheduler_service.core.model import (
     NewRun,
     Run,
 )
-from scheduler_service.core.run_state import RunState
+from scheduler_service.ports.lists import JobFilter as JobFilter
+from scheduler_service.ports.lists import Page as Page
+from scheduler_service.ports.lists import RunFilter as RunFilter
 from scheduler_service.ports.placement import PlacementMeter, PlacementStore
 from scheduler_service.ports.starts import StartStore
-
-T = TypeVar("T")
 
 UNKNOWN: Final = -1
 """The version of the edits for a leader that knows none yet, and so needs to follow none."""
@@ -157,25 +157,6 @@ class LeaderStore(PlacementStore, StartStore, Protocol):
         """Insert one row of statistics; some calls also prune old rows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
-    """A part of a list; `next_cursor` is None on the last page. Stable under writes (keyset)."""
-
-    items: list[T]
-    next_cursor: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class JobFilter:
-    """The jobs that a list shows: `text` in id, title or task, `source` as owner, ids with one of the `prefixes`."""
-
-    tag: str | None = None
-    text: str | None = None
-    paused: bool | None = None
-    source: str | None = None
-    prefixes: tuple[str, ...] = ()
-
-
 class JobStore(Protocol):
     """Definitions of jobs, for every process but the leader. Each change creates a version and its history row.
 
@@ -217,19 +198,6 @@ class JobStore(Protocol):
 
     def delete(self, job_id: str, if_version: int | None, *, by: AuditedChange | None = None) -> None:
         """Mark the job deleted by a last version; history stays. Creating it again continues the numbers. NotFound."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunFilter:
-    """The filters of `GET /runs`; `queues` are those that the caller may see, `owner` limits to its own runs."""
-
-    job_id: str | None = None
-    states: tuple[RunState, ...] = ()
-    queue: str | None = None
-    since: Instant | None = None
-    until: Instant | None = None
-    queues: tuple[str, ...] = ()
-    owner: str | None = None
 
 
 class RunStore(Protocol):

@@ -25,6 +25,8 @@ _BY_QUEUE: Final = (_R.standing, _R.queue, _R.priority, _R.due_at, _R.id)
 def runs_total(wanted: RunFilter) -> list[Select[Any]]:
     """One statement for each index to scan; each gives (rows scanned, rows that match)."""
     states = frozenset(wanted.states)
+    if wanted.run_ids:
+        return [_scan([_R.run_id.in_(wanted.run_ids)], among(_R.state, states) if states else true(), wanted)]
     if not states:
         return [_scan(_by_time(wanted), true(), wanted)]
     scans = [_scan(_ended_so(state, wanted), true(), wanted) for state in sorted(states & FINAL - {RunState.COMPLETED})]
@@ -42,8 +44,10 @@ def runs_total(wanted: RunFilter) -> list[Select[Any]]:
 def jobs_total(wanted: JobFilter) -> Select[Any]:
     """The statement that counts jobs in the same way."""
     matches = job_conditions(wanted)
-    first = select(and_(~jobs.c.deleted, *matches).label("matches")).select_from(jobs).limit(MOST + 1).subquery("walk")
-    return _counted(first)
+    scanned = select(and_(~jobs.c.deleted, *matches).label("matches")).select_from(jobs)
+    if wanted.job_ids:
+        scanned = scanned.where(jobs.c.job_id.in_(wanted.job_ids))
+    return _counted(scanned.limit(MOST + 1).subquery("walk"))
 
 
 def total_of(counted: Sequence[tuple[int, int | None]]) -> Total:

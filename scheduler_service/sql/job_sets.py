@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, Text, bindparam, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, Text, bindparam, func, or_, select, update
 
 from itinerary.protocol.errors import Conflict
-from itinerary.protocol.instants import MICROSECOND, Instant
+from itinerary.protocol.instants import Instant
 from scheduler_service.core.audit import AuditedChange
-from scheduler_service.core.balancing.placements import carry_place
 from scheduler_service.core.contract.job_plan import JobChange, JobSet, JobSets, JobsPlan, plan_jobs
 from scheduler_service.core.model import Job
 from scheduler_service.sql.audit import record_all
@@ -23,8 +22,9 @@ from scheduler_service.sql.dialect import Dialect
 from scheduler_service.sql.job_calendars import judge_calendars
 from scheduler_service.sql.job_limits import judge_limits
 from scheduler_service.sql.job_rows import JOB_COLUMNS, named_job_of
-from scheduler_service.sql.jobs import audited, job_row, keep_named, version_row
-from scheduler_service.sql.tables import job_versions, jobs
+from scheduler_service.sql.job_versions import next_version, update_jobs, write_versions
+from scheduler_service.sql.jobs import audited, job_row, keep_named
+from scheduler_service.sql.tables import jobs
 
 _ADVISORY_LOCK: Final = 0x17_1EAA_2E
 _IDS: Final = Batch(job_id=Text)
@@ -104,13 +104,13 @@ class SqlJobSets(JobSets):
         edited = [change for change in plan.changed if change.of_definition]
         fresh = [_first(job, source, now) for job in plan.added if job.job_id not in known]
         later = [_again(job, known[job.job_id], source, now) for job in plan.added if job.job_id in known]
-        later += [_next(_edited(change, source), change.there, now) for change in edited]
-        later += [_next(replace(job, deleted=True), job, now) for job in plan.removed]
+        later += [next_version(_edited(change, source), change.there, now) for change in edited]
+        later += [next_version(replace(job, deleted=True), job, now) for job in plan.removed]
         self._insert(connection, fresh, now)
-        _update(connection, later, now)
+        update_jobs(connection, later, now)
         keep_named(connection, _saved(plan, wanted))
         written = [*fresh, *later]
-        _write_versions(connection, written, by)
+        write_versions(connection, written, by)
         taken = [change.there for change in plan.changed if not change.of_definition]
         _own(connection, taken, source)
         became = [*written, *(replace(job, source=source) for job in taken)]
@@ -145,7 +145,7 @@ def _first(job: Job, source: str | None, now: Instant) -> Job:
 
 
 def _again(job: Job, deleted: Job, source: str | None, now: Instant) -> Job:
-    return _next(replace(job, created_at=now, source=source), deleted, now)
+    return next_version(replace(job, created_at=now, source=source), deleted, now)
 
 
 def _edited(change: JobChange, source: str | None) -> Job:
@@ -159,28 +159,6 @@ def _edited(change: JobChange, source: str | None) -> Job:
         pause_skips=there.pause_skips,
         source=there.source if source is None else source,
     )
-
-
-def _next(job: Job, before: Job, now: Instant) -> Job:
-    effective_from = max(now, before.effective_from + MICROSECOND)
-    return carry_place(before, replace(job, version=before.version + 1, effective_from=effective_from))
-
-
-def _update(connection: Connection, written: Sequence[Job], now: Instant) -> None:
-    if written:
-        changed = update(jobs).where(jobs.c.job_id == bindparam("named"))
-        rows = [{**_without_id(job_row(job)), "updated_at": now, "named": job.job_id} for job in written]
-        connection.execute(changed, rows)
-
-
-def _without_id(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name != "job_id"}
-
-
-def _write_versions(connection: Connection, written: Sequence[Job], by: AuditedChange | None) -> None:
-    if written:
-        actor = None if by is None else by.actor
-        connection.execute(insert(job_versions), [{**version_row(job), "actor": actor} for job in written])
 
 
 def _own(connection: Connection, taken: Sequence[Job], source: str | None) -> None:

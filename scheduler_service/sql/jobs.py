@@ -205,6 +205,8 @@ def job_conditions(wanted: JobFilter) -> list[ColumnElement[bool]]:
         conditions.append(jobs.c.paused == wanted.paused)
     if wanted.source is not None:
         conditions.append(jobs.c.source == wanted.source)
+    if wanted.job_ids:
+        conditions.append(jobs.c.job_id.in_(wanted.job_ids))
     return conditions
 
 

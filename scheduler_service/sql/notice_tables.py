@@ -7,11 +7,11 @@ from typing import Final
 
 from sqlalchemy import BigInteger, Boolean, Column, Integer, Table, Text, and_, literal_column, true
 
+from scheduler_service.sql.bulk_tables import bulk_operations
 from scheduler_service.sql.column_types import InstantColumn
-from scheduler_service.sql.sign_in_tables import sessions
 from scheduler_service.sql.tables import KEY, PAYLOAD, partial_index, runs
 
-metadata: Final = sessions.metadata
+metadata: Final = bulk_operations.metadata
 
 # One row for each topic and subject, with the `count` not yet reported. `holds`: a condition that held at the last
 # poll.

@@ -10,7 +10,6 @@ from functools import cache
 from typing import Any, Final
 
 from sqlalchemy import (
-    ColumnElement,
     Connection,
     Select,
     Text,
@@ -19,12 +18,9 @@ from sqlalchemy import (
     case,
     exists,
     func,
-    literal,
     select,
-    union_all,
     update,
 )
-from sqlalchemy import tuple_ as row_of
 
 from itinerary.protocol.errors import Conflict, NotFound, StoreUnavailable
 from itinerary.protocol.json_text import is_storable
@@ -42,10 +38,11 @@ from scheduler_service.sql.database import PLANNED_EACH_TIME, Database, again_wh
 from scheduler_service.sql.dialect import Dialect
 from scheduler_service.sql.job_limits import known_limits
 from scheduler_service.sql.leader import planning
-from scheduler_service.sql.paging import page_of, read_cursor
+from scheduler_service.sql.paging import page_of
 from scheduler_service.sql.record_tables import audit_log
+from scheduler_service.sql.run_lists import newest_runs
 from scheduler_service.sql.run_rows import ATTEMPT_COLUMNS, RUN_COLUMNS, ended_attempt, whole_run
-from scheduler_service.sql.tables import IS_ACTIVE, WAITS, in_states, run_attempts, runs
+from scheduler_service.sql.tables import IS_ACTIVE, WAITS, run_attempts, runs
 
 CANCELLED_EARLY: Final = "cancelled on request, before it was released"
 _NAMES: Final = Batch(name=Text)
@@ -91,15 +88,7 @@ class SqlRunStore(RunStore):
     def list(self, wanted: RunFilter, limit: int, cursor: str | None) -> Page[Run]:
         if not is_storable(f"{wanted.job_id}{wanted.queue}"):
             return Page([], None)
-        conditions = _conditions(wanted)
-        if cursor is not None:
-            at, row_id = read_cursor(cursor, int, int)
-            last = row_of(literal(at, InstantColumn), literal(row_id))
-            conditions.append(row_of(runs.c.scheduled_at, runs.c.id) < last)
-        # Each index state separately: rare and common ones are found by different indexes.
-        states = [[*conditions, part] for part in in_states(wanted.states)] or [conditions]
-        queues = [[runs.c.queue == queue] for queue in wanted.queues] or [[]]
-        newest_first = _newest_of_each([[*state, *queue] for state in states for queue in queues], limit + 1)
+        newest_first = newest_runs(wanted, limit + 1, cursor, (*RUN_COLUMNS, runs.c.id))
         with self._database.read() as connection:
             rows = connection.execute(newest_first, execution_options={PLANNED_EACH_TIME: True}).all()
         return page_of(rows, limit, lambda row: whole_run(row[:-1]), lambda row: [row.scheduled_at, row.id])
@@ -180,40 +169,17 @@ def _check_name(run_id: str) -> None:
         raise NotFound(f"no run {run_id!r}")
 
 
-def _conditions(wanted: RunFilter) -> list[ColumnElement[bool]]:
-    conditions: list[ColumnElement[bool]] = []
-    if wanted.job_id is not None:
-        conditions.append(runs.c.job_id == wanted.job_id)
-    if wanted.queue is not None:
-        conditions.append(runs.c.queue == wanted.queue)
-    if wanted.owner is not None:
-        conditions.append(runs.c.owner == wanted.owner)
-    if wanted.since is not None:
-        conditions.append(runs.c.scheduled_at >= wanted.since)
-    if wanted.until is not None:
-        conditions.append(runs.c.scheduled_at < wanted.until)
-    return conditions
-
-
-def _newest_of_each(parts: Sequence[Sequence[ColumnElement[bool]]], limit: int) -> Select[Any]:
-    def newest(table: Any, columns: Sequence[Any]) -> Select[Any]:
-        return select(*columns).order_by(table.c.scheduled_at.desc(), table.c.id.desc()).limit(limit)
-
-    columns = (*RUN_COLUMNS, runs.c.id)
-    of_each = [newest(runs, columns).where(*part) for part in parts]
-    if len(of_each) == 1:
-        return of_each[0]
-    together = union_all(*(select(part.subquery()) for part in of_each)).subquery("together")
-    return newest(together, list(together.c))
-
-
 @cache
 def _cancel() -> Update:
-    """Cancel waiting runs; for runs in flight the leader must take the claim or stop the task."""
+    return cancelled_or_asked().where(runs.c.run_id == _RUN_ID, IS_ACTIVE)
+
+
+def cancelled_or_asked() -> Update:
+    """Cancel waiting runs; for runs in flight the leader must take the claim or stop the task. Parameter: `now`."""
     ends = {"state": RunState.CANCELLED.value, "reason": CANCELLED_EARLY, "finished_at": _NOW}
     values: dict[str, Any] = {name: case((WAITS, value), else_=runs.c[name]) for name, value in ends.items()}
     values["cancel_requested_at"] = func.coalesce(runs.c.cancel_requested_at, _NOW)
-    return update(runs).where(runs.c.run_id == _RUN_ID, IS_ACTIVE).values(values)
+    return update(runs).values(values)
 
 
 @cache

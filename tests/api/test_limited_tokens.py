@@ -15,7 +15,7 @@ from scheduler_service.config.settings import Settings
 from scheduler_service.core.token_limits import Limits
 from tests.api.test_auth import bearer
 from tests.support.answering_leader import STATISTICS, AnsweringLeader
-from tests.support.routes import routes_of
+from tests.support.routes import NAMES, routes_of
 
 pytestmark = pytest.mark.slow  # each route with each limit
 HOURLY = {"kind": "hourly", "minute": 0}
@@ -111,6 +111,7 @@ def test_no_route_shows_a_row_of_others(shared: TestClient, leader: AnsweringLea
             path.replace("/manual/{name}", "/manual/runs")
             .replace("{name}", "overview.png")
             .replace("{calendar_id}", "of-all")
+            .replace("{operation_id}", NAMES["operation_id"])
         )  # the same for everybody
         for job_id, run_id in itertools.product(jobs, [run_ids[0], run_ids[-1]]):
             address = path.replace("{job_id}", job_id).replace("{run_id}", run_id).replace("{queue}", SECRET)

@@ -36,6 +36,8 @@ RULES = re.compile(
     r"|parts such as FREQ=DAILY|a year from 1900 to 2399|name a calendar in exclude, only or workdays"
     r"|never has it|zone files as|no others were adopted|a date such as|give its code|RFC 3339 time with an offset"
     r"|such as mon-fri|to subscribe to it|give two days|a list of 1 to 50 times|give it as text|give both, or none"
+    r"|an empty filter finds everything|leave it out where a filter|name the states to run"
+    r"|name the queue to move to|this belongs to (move|pause)"
     r"|a name begins with a letter or digit|a text of 1 to 200 characters|Celery or Itinerary sends this header"
 )
 # JSON Schema calls 5.0 an integer; the API wants it written as one.

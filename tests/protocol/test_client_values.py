@@ -29,7 +29,7 @@ OUTSIDE = {
     "Freeze": "FreezeOut", "Limit": "LimitOut",
     "Calendar": "CalendarOut", "CalendarVersion": "CalendarVersionOut", "ZoneDiff": "ZoneDiffOut",
     "Rate": "RateOut", "Bounds": "BoundsOut", "Run": "RunOut",
-    "Rebalance": "RebalanceOut", "RebalancePlan": "PreviewOut",
+    "BulkOperation": "BulkOut", "BulkPlan": "BulkPlanOut", "Rebalance": "RebalanceOut", "RebalancePlan": "PreviewOut",
 }  # fmt: skip
 KINDS = [kind for name in results.__all__ if dataclasses.fields(kind := getattr(results, name))[1:]]
 CIRCLE: list[Any] = []
@@ -77,6 +77,7 @@ def test_each_answer_of_the_document_has_its_result() -> None:
         "JobCalendars",
         "Files",
     }
+    wrappers |= {"BulkAction", "BulkOn", "BulkState"}
     wrappers |= {"Freezes", "FreezeStatus", "During", "ScopeAll", "ScopeQueues", "ScopeTags", "ScopeJobs"}
     known = {OUTSIDE.get(kind.__name__, kind.__name__) for kind in KINDS}
     assert set(SCHEMAS) - asked - schedules - wrappers == known

@@ -70,6 +70,7 @@ class FakeJobStore:
             and (not wanted.text or wanted.text.casefold() in f"{job.job_id}\n{job.title}\n{job.task}".casefold())
             and wanted.paused in (None, job.paused)
             and wanted.source in (None, job.source)
+            and (not wanted.job_ids or job.job_id in wanted.job_ids)
         ]
         return page_of(found[: limit + 1], limit, lambda job: job, lambda job: [job.job_id])
 

@@ -109,4 +109,5 @@ def matches(row: RunRow, wanted: RunFilter) -> bool:
         and (not wanted.queues or row.queue in wanted.queues)
         and (wanted.since is None or row.scheduled_at >= wanted.since)
         and (wanted.until is None or row.scheduled_at < wanted.until)
+        and (not wanted.run_ids or row.run_id in wanted.run_ids)
     )

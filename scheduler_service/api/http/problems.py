@@ -44,6 +44,7 @@ KINDS: Final = {
     "run-exists": "A run of this id exists",
     "key-reused": "The idempotency key was used for another request",
     "run-not-final": "The run is not over",
+    "not-undoable": "The operation cannot be undone",
     "plan-outdated": "The stored jobs changed since the plan was made",
     "other-source": "A job belongs to another source",
     "edited-by-others": "Others edit it all the time",

@@ -2,6 +2,7 @@
 
 import socket
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import structlog
@@ -15,7 +16,9 @@ from scheduler_service.api.app import build_app
 from scheduler_service.api.context import ApiContext, system_clock
 from scheduler_service.api.http.auth import check_exposure
 from scheduler_service.api.http.connections import bounded, room
+from scheduler_service.api.services.bulk import tell
 from scheduler_service.api.services.leader_line import LeaderLine
+from scheduler_service.bootstrap.bulk import carrying_on_bulk
 from scheduler_service.bootstrap.notifications import api_watches
 from scheduler_service.bootstrap.parts import check_redis, open_stores
 from scheduler_service.bootstrap.zone_rules import following_zone_rules
@@ -37,8 +40,9 @@ def serve(settings: Settings) -> None:
         open_stores(settings, connections=_CONNECTIONS) as stores,
         api_watches(settings),
         following_zone_rules(stores.zone_rules),
+        carrying_on_bulk(stores.bulk, partial(tell, line := LeaderLine(stores.inbox, system_clock))),
     ):
-        context = ApiContext(settings, stores, LeaderLine(stores.inbox, system_clock), system_clock)
+        context = ApiContext(settings, stores, line, system_clock)
         config = server_config(traced_app(context), settings)
         if not settings.asks_who:
             log.info("api open to this machine only", why="no ITINERARY_API_TOKENS are set")

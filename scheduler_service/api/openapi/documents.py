@@ -19,6 +19,7 @@ from scheduler_service.api.http.problems import MEDIA_TYPE
 from scheduler_service.api.openapi import answers as shapes
 from scheduler_service.api.openapi import (
     balance_shapes,
+    bulk_shapes,
     calendar_shapes,
     freeze_shapes,
     limit_shapes,
@@ -27,6 +28,7 @@ from scheduler_service.api.openapi import (
     zone_shapes,
 )
 from scheduler_service.api.openapi.examples import EXAMPLES, HEADERS, PARAMETERS
+from scheduler_service.core.bulk import OPERATION_ID
 from scheduler_service.core.contract.calendar_json import CALENDAR_ID
 from scheduler_service.core.contract.freeze_json import FREEZE_ID
 
@@ -48,6 +50,7 @@ _DOCUMENTED: Final = {
 _IDS: Final = {
     "job_id": f"^{JOB_ID.pattern}$", "run_id": f"^{RUN_ID.pattern}$", "queue": f"^{QUEUE.pattern}$",
     "name": f"^{LIMIT.pattern}$", "calendar_id": f"^{CALENDAR_ID.pattern}$", "freeze_id": f"^{FREEZE_ID.pattern}$",
+    "operation_id": f"^{OPERATION_ID.pattern}$",
 }  # fmt: skip
 _RETRY_AFTER: Final = {"description": "Seconds until a retry may succeed", "schema": {"type": "integer"}}
 _REQUESTS: Final = (
@@ -55,7 +58,7 @@ _REQUESTS: Final = (
     schemas.BackfillIn, schemas.PreviewIn, schemas.RunIn, schemas.BatchIn, schemas.ApplyIn,
     shapes.Problem, balance_shapes.RebalanceIn, queue_shapes.QueueIn, queue_shapes.QueuePauseIn,
     limit_shapes.LimitIn, limit_shapes.LimitPatch, freeze_shapes.FreezeIn, calendar_shapes.CalendarIn,
-    zone_shapes.ZoneDiffIn,
+    zone_shapes.ZoneDiffIn, bulk_shapes.BulkRunsIn, bulk_shapes.BulkJobsIn,
 )  # fmt: skip
 
 

@@ -81,6 +81,13 @@ _ADOPTED: Final = {
     "holder": "01939a2b-0000-7000-8000-000000000000", "adopted_at": "2026-11-27T10:00:00Z",
     "effective_from": "2026-11-27T10:01:00Z",
 }  # fmt: skip
+_BULK: Final = {
+    "operation_id": "01a222dd-ef98-74a3-a8cc-5dd25b5fc61c", "on": "runs", "action": "retry",
+    "filter": {"state": ["failed"]}, "queue": None, "reason": None, "until": None, "undo_of": None, "state": "done",
+    "total": 12, "total_is_exact": True, "seen": 12, "counts": {"retried": 12}, "error": None, "actor": "ann",
+    "created_at": "2026-12-01T09:00:00Z", "updated_at": "2026-12-01T09:00:00.2Z",
+    "finished_at": "2026-12-01T09:00:00.2Z", "undone_by": None, "can_be_undone": True,
+}  # fmt: skip
 EXAMPLES: Final[dict[str, Any]] = {
     "JobOut": {**_JOB, "next_runs": ["2027-01-01T01:00:00Z"], "warnings": []},
     "JobPage": {"items": [_JOB], "next_cursor": "WyJiaWxsaW5nLmNsb3NlIl0"},
@@ -226,11 +233,20 @@ EXAMPLES: Final[dict[str, Any]] = {
             {"loc": ["priority"], "msg": "priority: 11 is not accepted; give a whole number from 0 to 9"}
         ],
     },
+    "BulkPlanOut": {
+        "on": "runs", "action": "retry", "filter": {"state": ["failed"]}, "matching": 12, "matching_is_exact": True,
+        "changing": 12, "changing_is_exact": True,
+        "groups": [{"what": "failed", "count": 12, "count_is_exact": True, "outcome": "retried", "why": None}],
+        "sample": ["billing.close_2026-12-01T01:00:00Z"],
+    },
+    "BulkOut": _BULK,
+    "BulkPage": {"items": [_BULK], "next_cursor": None},
 }  # fmt: skip
 """By the name of the schema; some requests carry their own."""
 
 PARAMETERS: Final[dict[str, Any]] = {
-    "name": "stripe", "freeze_id": "12", "status": "active", "calendar_id": "berlin", "year": 2026,
+    "name": "stripe", "freeze_id": "12", "operation_id": _BULK["operation_id"],
+    "status": "active", "calendar_id": "berlin", "year": 2026,
     "job_id": "billing.close", "run_id": "billing.close_2026-12-01T01:00:00Z", "If-Match": '"3"', "If-None-Match": "*",
     "Idempotency-Key": "order-17", "tag": "finance",
     "q": "close", "paused": False, "source": "shop", "limit": 100, "cursor": "WyJiaWxsaW5nLmNsb3NlIl0", "count": 10,

@@ -4,7 +4,7 @@ Promises: a second click on a group retries no run twice, since the new run's ke
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Final
 from urllib.parse import urlencode
 
@@ -23,7 +23,7 @@ from scheduler_service.api.pages.outages import outages
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
 from scheduler_service.api.pages.wrong import Reader
 from scheduler_service.core.audit import Caller
-from scheduler_service.core.contract.run_requests import again
+from scheduler_service.core.contract.run_requests import again_once
 from scheduler_service.core.model import NewRun
 from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.history import Trouble
@@ -32,7 +32,6 @@ WITHIN: Final = {"1h": HOUR, "24h": DAY, "7d": 7 * DAY}
 _AT_ONCE: Final = 100
 _OUTAGES: Final = 50
 _GROUPS: Final = 100
-_HASH: Final = "retried from the failures page"
 
 router = APIRouter(include_in_schema=False, dependencies=READER, route_class=PageRoute)
 
@@ -149,5 +148,4 @@ def _again(context: ApiContext, run_id: str) -> NewRun | None:
         run = context.stores.runs.get(run_id)
     except NotFound:
         return None
-    retried = again(run, str(uuid7()), context.clock())
-    return replace(retried, idempotency_key=f"again:{run.run_id}"[:255], request_hash=_HASH)
+    return again_once(run, str(uuid7()), context.clock())

@@ -12,6 +12,7 @@ from itinerary.protocol.errors import NotFound
 from itinerary.protocol.instants import Duration, Instant
 from scheduler_service.api.services.leader_line import LeaderLine
 from scheduler_service.api.services.limited import LimitedJobs, LimitedRuns, LimitedSets, out_of_scope
+from scheduler_service.api.services.limited_bulk import LimitedBulk
 from scheduler_service.api.services.limited_queues import LimitedQueues
 from scheduler_service.api.services.limited_samples import LimitedSamples
 from scheduler_service.bootstrap.parts import Stores
@@ -40,7 +41,7 @@ def limited_stores(stores: Stores, limits: Limits, who: Caller) -> Stores:
         limit_store=cast(Any, _Refused("the list of limits")),
         freeze_store=cast(Any, _Refused("the list of freezes")),
         calendar_store=cast(Any, _Calendars(stores.calendar_store)),
-        job_sets=LimitedSets(stores.job_sets, limits),
+        job_sets=LimitedSets(stores.job_sets, limits), bulk=LimitedBulk(stores.bulk, who),
         audit=_Audit(stores.audit, who), evidence=_Evidence(stores.evidence, jobs, runs),
         history=_History(stores.history, jobs, runs, limits), outbox=cast(Any, _NoOutbox("the list of notifications")),
         samples=LimitedSamples(stores.samples, limits),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from itinerary.protocol.errors import BadValue, BadValues
 from itinerary.protocol.field_types import Flag, read_object
@@ -26,6 +26,9 @@ from itinerary.protocol.run_request import (
 from scheduler_service.core.contract.fields import OVERLAP
 from scheduler_service.core.contract.limit_uses import limit_errors, named_limits
 from scheduler_service.core.model import Job, NewRun, Overlap, Run, RunKind
+
+# As stored by releases that ran runs again from the failures page only.
+_AGAIN: Final = "retried from the failures page"
 
 
 def read_run(body: Mapping[str, Any], uuid7: str, now: Instant) -> NewRun:
@@ -124,6 +127,11 @@ def again(run: Run, uuid7: str, now: Instant) -> NewRun:
 
 def _within(by: Instant | None, run: Run) -> Duration | None:
     return None if by is None else max(SECOND, by - run.scheduled_at)
+
+
+def again_once(run: Run, uuid7: str, now: Instant) -> NewRun:
+    """As `again`, with a key of the run's own: however often it is asked for, one run comes of it."""
+    return replace(again(run, uuid7, now), idempotency_key=f"again:{run.run_id}"[:255], request_hash=_AGAIN)
 
 
 def read_retried(run: Run, body: Mapping[str, Any], uuid7: str, now: Instant) -> NewRun:

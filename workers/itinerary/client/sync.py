@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from itinerary.client.controls import Controls
+from itinerary.client.bulk import Bulk
 from itinerary.client.reads import PLANNED_WITHIN
 from itinerary.client.results import Backfill, Job, Plan, Rebalance, RebalancePlan, Run
 from itinerary.client.run_body import Duration, Moment, Task, listed_body, moment_text, run_body
@@ -25,7 +25,7 @@ __all__ = ["FINAL_STATES", "ApiError", "Client", "NoAnswer", "RunFailed", "WaitT
 _Client = TypeVar("_Client", bound="Client")
 
 
-class Client(Controls):
+class Client(Bulk):
     """One API at `base_url`; `token` is sent as a bearer token. Close it, or use it in a `with` block.
 
     `timeout` in seconds applies to each request; `retries` is how often a failed one is repeated if that is safe.

@@ -1,5 +1,6 @@
 """The answers of the API as typed objects: each field of `/openapi.json`, times as aware datetimes in UTC."""
 
+from itinerary.client.results.bulk import BulkGroup, BulkOperation, BulkPage, BulkPlan
 from itinerary.client.results.calendars import Calendar, CalendarDay, CalendarPreview, CalendarVersion, MovedJob
 from itinerary.client.results.jobs import (
     ClosedOccurrence,
@@ -63,6 +64,10 @@ __all__ = [
     "Backfill",
     "Because",
     "Bounds",
+    "BulkGroup",
+    "BulkOperation",
+    "BulkPage",
+    "BulkPlan",
     "Calendar",
     "CalendarDay",
     "CalendarPreview",

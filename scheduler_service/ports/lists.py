@@ -1,0 +1,49 @@
+"""Lists of jobs and runs: their pages, and the filters that REST, pages and bulk operations share. Values only."""
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from itinerary.protocol.instants import Instant
+from scheduler_service.core.run_state import RunState
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A part of a list; `next_cursor` is None on the last page. Stable under writes (keyset)."""
+
+    items: list[T]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """The jobs that a list shows: `text` in id, title or task, `source` as owner, ids with one of the `prefixes`.
+
+    `job_ids`: only these.
+    """
+
+    tag: str | None = None
+    text: str | None = None
+    paused: bool | None = None
+    source: str | None = None
+    prefixes: tuple[str, ...] = ()
+    job_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """The filters of `GET /runs`; `queues` are those that the caller may see, `owner` limits to its own runs.
+
+    `run_ids`: only these.
+    """
+
+    job_id: str | None = None
+    states: tuple[RunState, ...] = ()
+    queue: str | None = None
+    since: Instant | None = None
+    until: Instant | None = None
+    queues: tuple[str, ...] = ()
+    owner: str | None = None
+    run_ids: tuple[str, ...] = ()

@@ -1,0 +1,162 @@
+"""Bulk operations over HTTP: what would happen, who may, what is refused, and that all of it happens."""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from scheduler_service.bootstrap.parts import Stores
+from scheduler_service.config.settings import Settings
+from tests.api.test_auth import bearer
+
+LATER = "2999-01-01T00:00:00Z"
+
+
+def enqueue(api: TestClient, number: int, **fields: Any) -> list[str]:
+    runs = [{"task": "a.task", "run_at": LATER, **fields} for _ in range(number)]
+    answer = api.post("/api/v1/runs/batch", json={"runs": runs})
+    return [run["run_id"] for run in answer.json()["runs"]]
+
+
+def bulk(api: TestClient, on: str, **body: Any) -> Any:
+    return api.post(f"/api/v1/{on}/bulk", json=body)
+
+
+def test_a_dry_run_says_what_would_happen_and_changes_nothing(api: TestClient) -> None:
+    ids = enqueue(api, 3, queue="mail")
+    api.post(f"/api/v1/runs/{ids[0]}/cancel")
+    asked = {"action": "cancel", "filter": {"queue": "mail"}}
+    seen = bulk(api, "runs", **asked, dry_run=True)
+    assert seen.status_code == 200
+    assert seen.json()["groups"] == [
+        {"what": "scheduled", "count": 2, "count_is_exact": True, "outcome": "cancelled", "why": None},
+        {"what": "cancelled", "count": 1, "count_is_exact": True, "outcome": None, "why": "over already"},
+    ]
+    assert (seen.json()["matching"], seen.json()["changing"]) == (3, 2)
+    assert set(seen.json()["sample"]) == set(ids)
+    assert api.get("/api/v1/bulk").json()["items"] == []
+    done = bulk(api, "runs", **asked)
+    assert done.status_code == 202
+    assert (done.json()["state"], done.json()["counts"], done.json()["total"]) == ("done", {"cancelled": 2}, 2)
+    assert api.get(f"/api/v1/bulk/{done.json()['operation_id']}").json() == done.json()
+    assert {run["state"] for run in api.get("/api/v1/runs?queue=mail").json()["items"]} == {"cancelled"}
+
+
+def test_a_retry_and_its_undo(api: TestClient) -> None:
+    ids = enqueue(api, 2)
+    bulk(api, "runs", action="cancel", filter={"run_ids": ids})
+    asked = {"action": "retry", "filter": {"run_ids": ids, "state": ["cancelled"]}}
+    first = bulk(api, "runs", **asked).json()
+    assert (first["counts"], first["can_be_undone"]) == ({"retried": 2}, True)
+    assert bulk(api, "runs", **asked).json()["counts"] == {"retried_before": 2}
+    undo = api.post(f"/api/v1/bulk/{first['operation_id']}/undo")
+    assert undo.status_code == 202
+    assert undo.json()["undo_of"] == first["operation_id"]
+    api.post(f"/api/v1/bulk/{undo.json()['operation_id']}/stop")
+    new = [run for run in api.get("/api/v1/runs").json()["items"] if run["retry_of"]]
+    assert [run["state"] for run in new] == ["cancelled", "cancelled"]
+    again = api.post(f"/api/v1/bulk/{first['operation_id']}/undo")
+    assert (again.status_code, again.json()["type"]) == (409, "urn:itinerary:problem:not-undoable")
+
+
+def test_a_page_at_once_and_the_others_by_whoever_carries_on(
+    api: TestClient, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler_service.sql.bulk_runs.RUNS_AT_ONCE", 2)
+    enqueue(api, 5)
+    began = bulk(api, "runs", action="cancel", all=True).json()
+    assert (began["state"], began["seen"], began["total"]) == ("running", 2, 5)
+    while stores.bulk.step() is not None:
+        pass
+    assert api.get(f"/api/v1/bulk/{began['operation_id']}").json()["counts"] == {"cancelled": 5}
+    entries = api.get("/api/v1/audit", params={"subject": began["operation_id"]}).json()["items"]
+    assert [entry["action"] for entry in entries] == ["bulk.end", *["bulk.page"] * 3, "bulk.cancel"]
+
+
+def test_jobs_are_paused_moved_deleted_and_brought_back(api: TestClient, job: dict[str, Any]) -> None:
+    for name in ("a", "b", "c"):
+        api.post("/api/v1/jobs", json={**job, "job_id": name, "tags": ["billing"] if name != "c" else []})
+    api.post("/api/v1/jobs/b/pause", json={"reason": "mine"})
+    seen = bulk(api, "jobs", action="pause", filter={"tag": "billing"}, reason="an incident", dry_run=True).json()
+    assert [(one["what"], one["outcome"], one["why"]) for one in seen["groups"]] == [
+        ("active", "paused", None), ("paused", None, "paused already"),
+    ]  # fmt: skip
+    paused = bulk(api, "jobs", action="pause", filter={"tag": "billing"}, reason="an incident").json()
+    assert paused["counts"] == {"paused": 1, "unchanged": 1}
+    moved = bulk(api, "jobs", action="move", filter={"job_ids": ["a", "c"]}, queue="slow").json()
+    assert moved["counts"] == {"moved": 2}
+    deleted = bulk(api, "jobs", action="delete", all=True).json()
+    assert (deleted["counts"], api.get("/api/v1/jobs").json()["items"]) == ({"deleted": 3}, [])
+    api.post(f"/api/v1/bulk/{deleted['operation_id']}/undo")
+    jobs = {one["job_id"]: (one["queue"], one["pause_reason"]) for one in api.get("/api/v1/jobs").json()["items"]}
+    assert jobs == {"a": ("slow", "an incident"), "b": ("default", "mine"), "c": ("slow", None)}
+
+
+@pytest.mark.parametrize(("on", "body", "fields"), [
+    ("runs", {"action": "cancel"}, ["filter"]),
+    ("runs", {"action": "cancel", "filter": {}}, ["filter"]),
+    ("runs", {"action": "cancel", "filter": {"sate": "failed"}}, ["filter.sate"]),
+    ("runs", {"action": "cancel", "filter": {"state": ["fial"]}}, ["filter.state.0"]),
+    ("runs", {"action": "delete", "filter": {"queue": "a"}}, ["action"]),
+    ("runs", {"action": "retry", "filter": {"queue": "a"}}, ["filter.state"]),
+    ("runs", {"action": "cancel", "all": True, "filter": {"queue": "a"}}, ["all"]),
+    ("runs", {"action": "cancel", "filter": {"since": "yesterday"}}, ["filter.since"]),
+    ("runs", {"action": "cancel", "filter": {"since": LATER, "until": LATER}}, ["filter.until"]),
+    ("runs", {"action": "cancel", "filter": {"run_ids": []}}, ["filter.run_ids"]),
+    ("jobs", {"action": "move", "all": True}, ["queue"]),
+    ("jobs", {"action": "resume", "all": True, "reason": "x", "quue": "y"}, ["quue", "reason"]),
+    ("jobs", {"action": "pause", "all": True, "until": "2020-01-01T00:00:00Z"}, ["until"]),
+])  # fmt: skip
+def test_what_is_wrong_is_named(api: TestClient, on: str, body: dict[str, Any], fields: list[str]) -> None:
+    answer = bulk(api, on, **body)
+    assert answer.status_code == 422, answer.text
+    assert [".".join(error["loc"]) for error in answer.json()["errors"]] == fields
+    assert api.get("/api/v1/bulk").json()["items"] == []
+
+
+def test_the_same_key_begins_one_operation(api: TestClient) -> None:
+    body, header = {"action": "cancel", "all": True}, {"Idempotency-Key": "k"}
+    first = api.post("/api/v1/runs/bulk", json=body, headers=header).json()
+    assert api.post("/api/v1/runs/bulk", json=body, headers=header).json() == first
+    other = api.post("/api/v1/jobs/bulk", json={"action": "pause", "all": True}, headers=header)
+    assert (other.status_code, other.json()["type"]) == (409, "urn:itinerary:problem:key-reused")
+    for address in ("/api/v1/bulk/nothing", "/api/v1/bulk/01a222dd-ef98-74a3-a8cc-5dd25b5fc61c"):
+        assert api.get(address).status_code == 404
+
+
+def test_tokens_do_in_bulk_what_they_may_do_alone(
+    client_of: Callable[[Settings], TestClient], settings: Settings, job: dict[str, Any]
+) -> None:
+    def line(name: str, role: str, limits: str = "") -> str:
+        return f"{name}:{role}:{hashlib.sha256(name.encode()).hexdigest()}{limits}"
+
+    lines = [line("root", "admin"), line("olga", "operator"), line("lena", "operator", ":queues=ours"),
+             line("vera", "viewer"), line("emil", "enqueuer")]  # fmt: skip
+    tokens = Settings(api_tokens=",".join(lines)).api_tokens  # type: ignore[arg-type]  # a text is read
+    api = client_of(settings.model_copy(update={"api_tokens": tokens}))
+    for queue in ("ours", "theirs"):
+        run = {"task": "a.task", "queue": queue, "run_at": LATER}
+        assert api.post("/api/v1/runs", json=run, headers=bearer("root")).is_success
+        api.post("/api/v1/jobs", json={**job, "job_id": queue, "queue": queue}, headers=bearer("root"))
+
+    def status(who: str, on: str, **body: Any) -> int:
+        return api.post(f"/api/v1/{on}/bulk", json={"all": True, **body}, headers=bearer(who)).status_code
+
+    assert [status(who, "runs", action="cancel") for who in ("vera", "emil")] == [403, 403]
+    assert status("olga", "jobs", action="delete") == 403
+    assert status("lena", "jobs", action="move", queue="theirs") == 403
+    seen = api.post(
+        "/api/v1/runs/bulk", json={"action": "cancel", "all": True, "dry_run": True}, headers=bearer("lena")
+    )
+    assert seen.json()["matching"] == 1
+    mine = api.post("/api/v1/runs/bulk", json={"action": "cancel", "all": True}, headers=bearer("lena")).json()
+    assert mine["counts"] == {"cancelled": 1}
+    theirs = api.post("/api/v1/jobs/bulk", json={"action": "pause", "all": True}, headers=bearer("olga")).json()
+    own = api.get("/api/v1/bulk", headers=bearer("lena")).json()["items"]
+    assert [one["operation_id"] for one in own] == [mine["operation_id"]]
+    for method, path in (("get", ""), ("post", "/stop"), ("post", "/undo")):
+        address = f"/api/v1/bulk/{theirs['operation_id']}{path}"
+        assert api.request(method, address, headers=bearer("lena")).status_code == 403
+    assert status("root", "jobs", action="delete") == 202
