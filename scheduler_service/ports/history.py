@@ -25,6 +25,7 @@ class Outcome:
     scheduled_at: Instant
     started_at: Instant | None
     finished_at: Instant | None
+    job_version: int | None = None
 
     @property
     def took(self) -> Duration | None:

@@ -28,7 +28,7 @@ from scheduler_service.sql.sla import sla_misses
 from scheduler_service.sql.tables import IS_TRACKED, IS_TROUBLE, gaps, has_index_state, job_versions, runs
 
 _R: Final = runs.c
-_BONES: Final = (_R.run_id, _R.job_id, _R.state, _R.scheduled_at, _R.started_at, _R.finished_at)
+_BONES: Final = (_R.run_id, _R.job_id, _R.state, _R.scheduled_at, _R.started_at, _R.finished_at, _R.job_version)
 _MISSED_RANGE: Final = (gaps.c.job_id, gaps.c.start_at, gaps.c.end_at, gaps.c["count"], gaps.c.reason)
 _JOBS_AT_ONCE: Final = 50
 _ERROR_LENGTH: Final = 200

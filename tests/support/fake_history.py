@@ -81,7 +81,7 @@ class FakeHistoryStore:
 def _newest(rows: Sequence[RunRow], limit: int) -> list[Outcome]:
     newest_first = sorted(rows, key=lambda row: (row.scheduled_at, row.id), reverse=True)
     return [
-        Outcome(row.run_id, row.job_id, row.state, row.scheduled_at, row.started_at, row.finished_at)
+        Outcome(row.run_id, row.job_id, row.state, row.scheduled_at, row.started_at, row.finished_at, row.job_version)
         for row in newest_first[:limit]
     ]
 

@@ -35,6 +35,15 @@ class VersionLine:
     deleted: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two versions field by field; None for one that is not in the list."""
+
+    before: int
+    after: int
+    changes: list[Change] | None
+
+
 _OVERLAPS: Final = {
     Overlap.SKIP: "A run that falls due while the previous one is not over is skipped.",
     Overlap.ALLOW: "Runs may overlap.",
@@ -102,6 +111,14 @@ def version_lines(newest_first: Sequence[Version], now: Instant) -> list[Version
     """List each version with its changes against the previous one, if that is in the list."""
     olders: list[Version | None] = [*newest_first[1:], None]
     return [_line(version, older, now) for version, older in zip(newest_first, olders, strict=True)]
+
+
+def compared(versions: Sequence[Version], before: int, after: int) -> Comparison:
+    """Return what differs between two of these versions."""
+    known = {version.job.version: version.job for version in versions}
+    if before not in known or after not in known:
+        return Comparison(before, after, None)
+    return Comparison(before, after, list(changes(_facts(known[before]), _facts(known[after]))))
 
 
 def _line(version: Version, older: Version | None, now: Instant) -> VersionLine:

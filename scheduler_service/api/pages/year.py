@@ -55,7 +55,7 @@ def year_picture(schedule: Schedule, now: Instant) -> YearPicture | None:
     dates = [_EPOCH + timedelta(number) for number in numbers]
     some = sorted({found for found in counts if found})
     days = [
-        DaySquare(*_place(number - monday), _level(found, some), found == 0 < own_found, _text(day, found, own_found))
+        DaySquare(*_place(number - monday), level(found, some), found == 0 < own_found, day_text(day, found, own_found))
         for number, day, found, own_found in zip(numbers, dates, counts, meant, strict=True)
     ]
     firsts = [next(same) for _, same in groupby(zip(numbers, dates, strict=True), key=_month)]
@@ -73,7 +73,7 @@ def _place(days: int) -> tuple[int, int]:
     return column, 1 + band * _LINES_A_BAND + days % 7
 
 
-def _level(found: int, some: list[int]) -> int:
+def level(found: int, some: list[int]) -> int:
     """Return the colour of a day among the counts that occur: the same everywhere is a middle one."""
     if not found:
         return 0
@@ -81,7 +81,7 @@ def _level(found: int, some: list[int]) -> int:
     return 3 if low == high else 1 + _LEVELS * (found - low) // (high - low)
 
 
-def _text(day: date, found: int, meant: int) -> str:
+def day_text(day: date, found: int, meant: int) -> str:
     left_out = ", left out by calendars" if found == 0 < meant else ""
     return f"{day:%a} {day.day} {day:%b %Y}: {found or 'no'} {'run' if found == 1 else 'runs'}{left_out}"
 

@@ -112,7 +112,9 @@ class _History(HistoryStore):
     def latest(self, since: Instant, until: Instant, limit: int) -> list[Outcome]:
         page = self._runs.list(RunFilter(since=since, until=until), min(limit, _MOST), None)
         return [
-            Outcome(run.run_id, run.job_id, run.state, run.scheduled_at, run.started_at, run.finished_at)
+            Outcome(
+                run.run_id, run.job_id, run.state, run.scheduled_at, run.started_at, run.finished_at, run.job_version
+            )
             for run in page.items
         ]
 
