@@ -24,6 +24,7 @@ PAGES = (
     "/failures",
     "/workers",
     "/queues",
+    "/queues/default",
     "/freezes",
     "/limits",
     "/calendars",

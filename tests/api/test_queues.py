@@ -148,3 +148,26 @@ def test_the_page_pauses_and_resumes_and_keeps_what_was_typed(api: TestClient) -
     page = api.get(submit(api, "/queues", queue="mail", do="resume").headers["location"])
     assert "what waited is dispatched" in page.text
     assert "paused by" not in page.text
+
+
+def test_the_page_of_a_queue_shows_who_listens_what_is_in_it_and_how_to_start_a_worker(
+    api: TestClient, leader: AnsweringLeader
+) -> None:
+    run_id = api.post("/api/v1/runs", json={"task": "t", "queue": "default"}).json()["run_id"]
+    page = api.get("/queues/default")
+    assert page.status_code == 200
+    for text in ("celery@here", "celery@gone", run_id, "/parts/trends?window=6h&amp;queue=default"):
+        assert text in page.text
+    assert "celery@here" not in api.get("/queues/nobody").text
+    assert "itinerary worker -Q nobody" in api.get("/queues/nobody").text
+    assert api.get("/queues/no%20queue").status_code == 404
+
+
+def test_the_page_of_a_queue_pauses_and_resumes_and_comes_back_to_it(api: TestClient) -> None:
+    asked = {"queue": "mails", "back": "queue", "reason": "the server is away"}
+    paused = submit(api, "/queues", **asked)
+    assert paused.headers["location"] == "/queues/mails?done=queue-paused"
+    assert "the server is away" in api.get("/queues/mails").text
+    resumed = submit(api, "/queues", queue="mails", back="queue", do="resume")
+    assert resumed.headers["location"] == "/queues/mails?done=queue-resumed"
+    assert "Paused by" not in api.get("/queues/mails").text

@@ -53,6 +53,9 @@ def test_the_overview_draws_its_trends_and_keeps_them_through_refreshes(browser:
         assert browser.run("window.shifted || 0") == 0
         assert browser.run("document.documentElement.scrollWidth") <= width
     assert "mails 0 ms" in browser.text("figure[data-plot=lag] figcaption")
+    browser.open(f"{site.url}/queues/mails?window=24h")
+    assert browser.run("[...document.querySelectorAll('.uplot')].length") == 3
+    assert "pending" in browser.text("figure[data-plot=depth] figcaption")
     assert browser.complaints == []
 
 

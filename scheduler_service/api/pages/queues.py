@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 
@@ -61,11 +61,12 @@ def change_queue(request: Request, context: Context, who: Who, form: FormBody) -
         if defines:
             _define(context, who, queue, form)
             return go(f"/queues?{urlencode({'cursor': cursor})}" if cursor else "/queues", "queue-saved")
+        back = f"/queues/{quote(queue, safe='')}" if form.one("back") == "queue" else "/queues"
         if form.one("do") == "resume":
             resumed(context, who, queue)
-            return go("/queues", "queue-resumed")
+            return go(back, "queue-resumed")
         paused(context, who, queue, {"reason": form.one("reason"), "until": form.time("until") or None})
-        return go("/queues", "queue-paused")
+        return go(back, "queue-paused")
 
     editing = form.one("queue") if defines else ""
     return or_again(act, lambda wrong: _show(request, context, cursor, wrong, editing, form.texts()), _LABELS)
@@ -99,12 +100,13 @@ def _show(
         queues = [seen(context, editing), *queues]
     wrong = reader.wrong() if refused is NOTHING_WRONG else refused
     return page(
-        request, "queues.html", wrong=wrong, queues=[_line(queue, now) for queue in queues], typed=typed or {},
+        request, "queues.html", wrong=wrong, queues=[queue_line(queue, now) for queue in queues], typed=typed or {},
         editing=editing, cursor=cursor, here=urlencode({"cursor": cursor}) if cursor else "",
         following=urlencode({"cursor": following}) if following else None,
     )  # fmt: skip
 
 
-def _line(queue: dict[str, Any], now: Instant) -> QueueLine:
+def queue_line(queue: dict[str, Any], now: Instant) -> QueueLine:
+    """Describe a queue of the API's JSON as seen from `now`."""
     at = {name: None if queue[name] is None else moment(parse_instant(queue[name]), now) for name in _TIMES}
     return QueueLine(queue, bounds_text(queue), at["paused_at"], at["paused_until"])

@@ -45,12 +45,13 @@ def show_workers(request: Request, context: Context) -> Response:
     now = context.clock()
     live = read_live(context)
     return page(
-        request, "workers.html", answers=bool(live.figures), workers=[_worker(w, now) for w in live.workers],
+        request, "workers.html", answers=bool(live.figures), workers=[worker_line(w, now) for w in live.workers],
         queues=[_queue(q, now) for q in live.queues], issues=list(issues(live, (), now)),
     )  # fmt: skip
 
 
-def _worker(worker: Mapping[str, Any], now: Instant) -> WorkerLine:
+def worker_line(worker: Mapping[str, Any], now: Instant) -> WorkerLine:
+    """Describe a worker of the leader's figures as seen from `now`."""
     running = [str(run_id) for run_id in worker["running"]]
     return WorkerLine(
         worker["name"], worker["alive"], moment(parse_instant(worker["last_seen_at"]), now), worker["concurrency"],
