@@ -37,6 +37,7 @@ from scheduler_service.api.routes import (
     runs,
     scheduler,
     stats,
+    timeline,
     zone_rules,
 )
 from scheduler_service.version import VERSION
@@ -90,6 +91,7 @@ def _routes() -> tuple[BaseRoute, ...]:
         bulk,
         jobs,
         backfill,
+        timeline,
         runs,
         queues,
         calendars,

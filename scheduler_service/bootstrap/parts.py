@@ -46,6 +46,7 @@ from scheduler_service.ports.samples import SampleStore
 from scheduler_service.ports.sessions import SessionStore
 from scheduler_service.ports.sign_ins import SignInStore
 from scheduler_service.ports.stores import JobStore, RunStore
+from scheduler_service.ports.timeline import TimelineStore
 from scheduler_service.ports.zone_rules import ZoneRulesStore
 from scheduler_service.runtime.stopping import from_signals
 from scheduler_service.sql.audit import SqlAuditLog
@@ -70,6 +71,7 @@ from scheduler_service.sql.runs import SqlRunStore
 from scheduler_service.sql.samples import SqlSampleStore
 from scheduler_service.sql.sessions import SqlSessionStore
 from scheduler_service.sql.sign_ins import SqlSignInStore
+from scheduler_service.sql.timeline import SqlTimelineStore
 from scheduler_service.sql.wakeups import PgWakeups
 from scheduler_service.sql.zone_rules import SqlZoneRulesStore
 
@@ -101,6 +103,7 @@ class Stores:
     samples: SampleStore
     sign_ins: SignInStore
     bulk: BulkStore
+    timeline: TimelineStore
 
 
 @contextmanager
@@ -118,6 +121,7 @@ def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]
             SqlLimitStore(database), SqlFreezeStore(database), SqlZoneRulesStore(database), SqlCalendarStore(database),
             SqlFeedStore(database), SqlSessionStore(database), SqlSampleStore(database), SqlSignInStore(database),
             SqlBulkStore(database),
+            SqlTimelineStore(database),
         )  # fmt: skip
     finally:
         marks.close()

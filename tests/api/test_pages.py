@@ -21,6 +21,7 @@ PAGES = (
     "/?window=24h",
     "/jobs",
     "/runs",
+    "/timeline?from=2026-01-01&to=2026-01-02",
     "/failures",
     "/workers",
     "/queues",

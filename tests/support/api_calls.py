@@ -15,6 +15,7 @@ CALLS: Final = {
     "/api/v1/preview": {"post"},
     "/api/v1/runs": {"get", "post"},
     "/api/v1/runs/batch": {"post"},
+    "/api/v1/runs/timeline": {"get"},
     "/api/v1/runs/{run_id}": {"get"},
     "/api/v1/runs/{run_id}/explain": {"get"},
     "/api/v1/runs/{run_id}/cancel": {"post"},

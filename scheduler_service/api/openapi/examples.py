@@ -120,6 +120,16 @@ EXAMPLES: Final[dict[str, Any]] = {
     },
     "RunOut": _RUN,
     "RunPage": {"items": [{**_RUN, "attempts": []}], "next_cursor": None},
+    "TimelineOut": {
+        "by": "queue", "since": "2026-12-01T00:00:00Z", "until": "2026-12-01T01:00:00Z", "part_seconds": 36.0,
+        "detail": "counts", "run_count": 1200, "run_count_is_exact": True, "lane_count": 1, "next_lane": None,
+        "lanes": [
+            {
+                "name": "default", "run_count": 1200, "runs": [],
+                "parts": [{"since": "2026-12-01T00:00:00Z", "counts": {"completed": 1199, "failed": 1}}],
+            }
+        ],
+    },
     "BatchIn": {"runs": [{"task": "itinerary.echo", "args": [1]}, {"task": "itinerary.echo", "args": [2]}]},
     "BatchOut": {"runs": [_RUN]},
     "ExplanationOut": {
@@ -253,7 +263,7 @@ PARAMETERS: Final[dict[str, Any]] = {
     "from": "2026-12-01T00:00:00Z", "to": "2026-12-02T00:00:00Z", "step": "10m",
     "at": "2026-12-01T01:00:00Z", "since": "2026-12-01T00:00:00Z",
     "until": "2026-12-02T00:00:00Z", "state": ["failed"], "queue": "default", "subject": "billing.close",
-    "actor": "ann", "action": "job.pause", "total": False, "with_runs": False,
+    "actor": "ann", "action": "job.pause", "total": False, "with_runs": False, "by": "queue", "first_lane": 25,
 }  # fmt: skip
 
 HEADERS: Final[dict[str, Any]] = {

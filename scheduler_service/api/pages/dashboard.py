@@ -33,6 +33,7 @@ from scheduler_service.api.pages import (
     run,
     runs,
     sign_in,
+    timeline,
     trends,
     workers,
 )
@@ -51,6 +52,7 @@ for _part in (
     job_form,
     runs,
     run,
+    timeline,
     failures,
     failure_runs,
     outages,

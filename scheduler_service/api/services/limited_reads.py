@@ -15,6 +15,7 @@ from scheduler_service.api.services.limited import LimitedJobs, LimitedRuns, Lim
 from scheduler_service.api.services.limited_bulk import LimitedBulk
 from scheduler_service.api.services.limited_queues import LimitedQueues
 from scheduler_service.api.services.limited_samples import LimitedSamples
+from scheduler_service.api.services.limited_timeline import LimitedTimeline
 from scheduler_service.bootstrap.parts import Stores
 from scheduler_service.core.audit import AuditEntry, Caller
 from scheduler_service.core.contract.backfill import Known
@@ -44,7 +45,7 @@ def limited_stores(stores: Stores, limits: Limits, who: Caller) -> Stores:
         job_sets=LimitedSets(stores.job_sets, limits), bulk=LimitedBulk(stores.bulk, who),
         audit=_Audit(stores.audit, who), evidence=_Evidence(stores.evidence, jobs, runs),
         history=_History(stores.history, jobs, runs, limits), outbox=cast(Any, _NoOutbox("the list of notifications")),
-        samples=LimitedSamples(stores.samples, limits),
+        samples=LimitedSamples(stores.samples, limits), timeline=LimitedTimeline(runs),
     )  # fmt: skip
 
 

@@ -1,0 +1,152 @@
+"""A timeline as numbers for SVG: bars of single runs, packed in rows, or columns of counts; colour and shape by state.
+
+Positions are in percent of the width, heights in pixels. Pure.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from itinerary.protocol.instants import SECOND, Instant
+from scheduler_service.api.pages.moments import SHAPES, length
+from scheduler_service.api.pages.time_axis import local, place
+from scheduler_service.api.services.timelines import Lane, Timeline
+from scheduler_service.core.run_state import IN_FLIGHT, RunState
+from scheduler_service.ports.timeline import Cell, LaneRun, Span
+
+_ROW: Final = 18
+_ROWS: Final = 4
+_COLUMN: Final = 18
+_EDGE: Final = 3
+_SHAPED: Final = 25
+_SEEN: Final = 0.4
+_BAD: Final = frozenset({RunState.FAILED, RunState.MISSED, RunState.CANCELLED})
+_GOOD: Final = tuple(state for state in RunState if state not in _BAD)
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar with its text and where it leads; `shape` is the mark of its state, or empty; a `point` is a mark alone."""
+
+    x: float
+    width: float
+    y: int
+    height: int
+    state: str
+    shape: str
+    text: str
+    link: str
+
+    @property
+    def point(self) -> bool:
+        """Whether the bar is too short to be seen beside its mark."""
+        return bool(self.shape) and self.width < _SEEN
+
+
+@dataclass(frozen=True, slots=True)
+class LaneChart:
+    """A lane's bars; `bad` of its runs did not succeed."""
+
+    name: str | None
+    number: int
+    height: int
+    bars: Sequence[Bar]
+    states: Sequence[tuple[str, str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """The addresses of bars: a run's page, and the timeline of a shorter time."""
+
+    run: Callable[[str], str]
+    zoom: Callable[[Instant, Instant], str]
+
+
+def lane_charts(shown: Timeline, zone: ZoneInfo, now: Instant, links: Links) -> list[LaneChart]:
+    """Draw every lane, columns to one scale."""
+    most = max((sum(states.values()) for lane in shown.lanes for _, states in _columns(lane.cells)), default=1)
+    charts = []
+    for lane in shown.lanes:
+        rows = _packed(lane.runs, now)
+        bars = [_run_bar(run, row, len(lane.runs), shown.span, zone, now, links) for run, row in rows]
+        bars += [
+            bar for part, states in _columns(lane.cells) for bar in _column(part, states, most, shown, zone, links)
+        ]
+        height = 2 * _EDGE + _ROW * (1 + max((row for _, row in rows), default=0))
+        charts.append(LaneChart(lane.name, lane.number, height, bars, _states(lane)))
+    return charts
+
+
+def _states(lane: Lane) -> list[tuple[str, str, int]]:
+    return [(state.value, SHAPES[state], lane.states[state]) for state in RunState if lane.states[state]]
+
+
+def _ends(run: LaneRun, now: Instant) -> tuple[Instant, Instant]:
+    """Return when the bar of a run begins and ends; one that has not started is a point."""
+    if run.started_at is None:
+        return run.scheduled_at, run.scheduled_at
+    end = now if run.state in IN_FLIGHT else run.finished_at
+    return run.started_at, max(run.started_at, end or run.started_at)
+
+
+def _packed(runs: Sequence[LaneRun], now: Instant) -> list[tuple[LaneRun, int]]:
+    """Put runs that overlap below each other, in four rows at most."""
+    ends: list[Instant] = []
+    packed = []
+    for run in sorted(runs, key=lambda run: _ends(run, now)):
+        begin, end = _ends(run, now)
+        row = next((n for n, over in enumerate(ends) if over <= begin), len(ends))
+        row = min(row, _ROWS - 1)
+        ends[row : row + 1] = [max(end, begin + 1)]
+        packed.append((run, row))
+    return packed
+
+
+def _run_bar(run: LaneRun, row: int, beside: int, span: Span, zone: ZoneInfo, now: Instant, links: Links) -> Bar:
+    begin, end = _ends(run, now)
+    x = place(span, begin)
+    took = f", {length(end - begin)}" if run.started_at is not None else ""
+    text = f"{_clock(run.scheduled_at, zone)} {run.state}{took}: {run.run_id}"
+    shape = SHAPES[run.state] if run.state is not RunState.COMPLETED or beside <= _SHAPED else ""
+    return Bar(
+        x, round(place(span, end) - x, 3), _EDGE + row * _ROW, _ROW - 4, run.state.value, shape, text,
+        links.run(run.run_id),
+    )  # fmt: skip
+
+
+def _columns(cells: Sequence[Cell]) -> list[tuple[int, Counter[RunState]]]:
+    of_part: dict[int, Counter[RunState]] = {}
+    for cell in cells:
+        of_part.setdefault(cell.part, Counter())[cell.state] += cell.number
+    return list(of_part.items())
+
+
+def _column(
+    part: int, states: Counter[RunState], most: int, shown: Timeline, zone: ZoneInfo, links: Links
+) -> Iterator[Bar]:
+    """Draw a part of the time: what did not succeed at the bottom, with a mark, and above it the others."""
+    span = shown.span
+    begin, number = span.since + part * span.width, states.total()
+    end = min(begin + span.width, span.until)
+    x, width = place(span, begin), place(span, end) - place(span, begin)
+    height = 3 + round((_COLUMN - 3) * math.sqrt(number / most))
+    bad = {state: states[state] for state in _BAD if states[state]}
+    low = 0 if not bad else height if len(bad) == len(states) else max(3, round(height * sum(bad.values()) / number))
+    counts = ", ".join(f"{states[state]:,} {state}" for state in RunState if states[state])
+    text = f"{_clock(begin, zone)} to {_clock(end, zone)}: {counts}"
+    link = links.zoom(begin, max(end, begin + SECOND))
+    base = _EDGE + _COLUMN
+    if bad:
+        worst = max(bad, key=lambda state: bad[state])
+        yield Bar(x, round(width * 0.9, 3), base - low, low, worst.value, SHAPES[worst], text, link)
+    if low < height:
+        usual = max(_GOOD, key=lambda state: states[state])
+        yield Bar(x, round(width * 0.9, 3), base - height, height - low, usual.value, "", text, link)
+
+
+def _clock(at: Instant, zone: ZoneInfo) -> str:
+    wall = local(at, zone)
+    return f"{wall:%a} {wall.day} {wall:%b %H:%M:%S}"
