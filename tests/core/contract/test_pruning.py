@@ -58,6 +58,7 @@ def test_the_audit_log_is_kept_for_ninety_days_whatever_is_kept_of_runs() -> Non
     assert {past: NOW - horizon_of(past, NOW - 30 * DAY, 30 * DAY) for past in Past} == {
         Past.RUNS: 30 * DAY, Past.GAPS: 30 * DAY, Past.LEADERSHIPS: 30 * DAY, Past.AUDIT_LOG: 90 * DAY,
         Past.FREEZES: 31 * DAY, Past.CALENDAR_VERSIONS: 30 * DAY, Past.JOB_VERSIONS: 30 * DAY, Past.JOBS: 30 * DAY,
+        Past.SESSIONS: 30 * DAY, Past.SHARE_LINKS: 30 * DAY,
     }  # fmt: skip
     assert horizon_of(Past.AUDIT_LOG, NOW - 365 * DAY, 365 * DAY) == NOW - 365 * DAY
 
