@@ -15,6 +15,7 @@ from itinerary.protocol.redaction import use_keys
 from itinerary.telemetry import tracing
 from scheduler_service.bootstrap.calendars import calendars_refreshed
 from scheduler_service.bootstrap.notifications import leader_notifies
+from scheduler_service.bootstrap.pings import pings_sent
 from scheduler_service.bootstrap.sla import slas_judged
 from scheduler_service.broker.claims import RedisClaims
 from scheduler_service.broker.client import refuse_cluster
@@ -177,6 +178,7 @@ def open_leader(settings: Settings) -> Iterator[Leader]:
             leader_notifies(settings, database, holder, meter.notices),
             calendars_refreshed(settings, database, holder, meter.calendars.failing),
             slas_judged(settings, database, holder, meter.sla.judged),
+            pings_sent(settings, database, holder, meter.pings),
         ):
             yield leader
 

@@ -19,6 +19,7 @@ from scheduler_service.cli.connect import headers_value, instant_text, json_valu
 from scheduler_service.core.contract.calendar_json import CALENDARS, Calendars
 from scheduler_service.core.contract.fields import OVERLAP, Tags
 from scheduler_service.core.contract.job_table import JOB_FIELDS, JOB_ID, SCHEDULE, JobField, leaves
+from scheduler_service.core.contract.ping_json import PINGS, Pings
 
 Key = Annotated[
     str | None, typer.Option("--key", help="Idempotency key: repeating it creates nothing new.", show_default=False)
@@ -60,6 +61,7 @@ _FIELDS: Final = {
 """The fields of a job by the name of their option, each with its path."""
 
 
+_REMOVABLE: Final = (CALENDARS, PINGS)
 _TYPES: Final[dict[type[FieldType], tuple[Any, str]]] = {
     Whole: (int, ""), Number: (float, ""), Flag: (bool, ""), Tags: (list[str], "; may be repeated"),
     Headers: (list[str], " as NAME=VALUE; may be repeated"), LimitKey: (str, ': a text, or {"from": "kwargs.tenant"}'),
@@ -68,6 +70,7 @@ _TYPES: Final[dict[type[FieldType], tuple[Any, str]]] = {
         ', as NAME, NAME=KEY or {"name": ..., "key": {"from": "kwargs.tenant"}}; may be repeated; empty for none',
     ),
     Calendars: (str, ', as JSON: {"exclude": ["holidays"], "when_excluded": "next_day"}; empty for none'),
+    Pings: (str, ', as JSON: {"url": "https://...", "on": ["success", "failure"]}; empty for none'),
     Time: (str, "; without an offset in your zone"),
 }  # fmt: skip
 """What is given for a type that is not given as text, and what its help adds."""
@@ -103,7 +106,7 @@ def fields_of(options: dict[str, Any], file: str | None) -> dict[str, Any]:
         group, _, inner = path.partition(".")
         if inner and value is not None:
             fields[group] = {**fields.get(group, {}), inner: value}
-        elif value is not None or (leaf.type is CALENDARS and options[name] is not None):  # null takes them away
+        elif value is not None or (leaf.type in _REMOVABLE and options[name] is not None):  # null takes them away
             fields[path] = value
     schedule = _schedule(options)
     return fields if schedule is None else {**fields, "schedule": schedule}
@@ -118,8 +121,8 @@ def _value(given: Any, of: FieldType, option: str) -> Any:
         return limits_value(given)
     if isinstance(of, LimitKey):
         return key_value(given, option)
-    if of in (ARGS, KWARGS, CALENDARS):
-        return json_value(None if of is CALENDARS and not given else given, option)
+    if of in (ARGS, KWARGS, *_REMOVABLE):
+        return json_value(None if of in _REMOVABLE and not given else given, option)
     return given or None if isinstance(of, Tags) else given
 
 

@@ -9,6 +9,7 @@ from itinerary.protocol.instants import SECOND, Duration, Instant
 from itinerary.protocol.limits import JobLimit, KeyFrom, LimitUse
 from itinerary.protocol.run_fields import DEFAULT_PRIORITY, DEFAULT_QUEUE, NO_RETRIES, RetryPolicy
 from scheduler_service.core.attempts import Attempt, LateReports, TaskError
+from scheduler_service.core.pings import JobPing
 from scheduler_service.core.run_state import RunState
 
 if TYPE_CHECKING:  # schedules load numpy
@@ -80,6 +81,7 @@ class Job:
     limits: tuple[JobLimit, ...] = ()
     fair_key: str | KeyFrom | None = None
     calendars: "JobCalendars | None" = None
+    ping: JobPing | None = None
     tags: tuple[str, ...] = ()
     description: str = ""
     paused: bool = False

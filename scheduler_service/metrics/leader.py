@@ -20,6 +20,7 @@ from scheduler_service.metrics.bulk_histogram import BulkHistogram
 from scheduler_service.metrics.calendars import CalendarMetrics
 from scheduler_service.metrics.limits import LimitMetrics
 from scheduler_service.metrics.notices import NoticeMetrics
+from scheduler_service.metrics.pings import PingMetrics
 from scheduler_service.metrics.placement import PlacementMetrics
 from scheduler_service.metrics.samples import SampleTaker
 from scheduler_service.metrics.sla import SlaMetrics
@@ -98,6 +99,7 @@ class PrometheusMeter(Meter):
         self._placement = PlacementMetrics(self._registry)
         self._limits = LimitMetrics(self._registry)
         self.notices = NoticeMetrics(self._registry)
+        self.pings = PingMetrics(self._registry)
         self.sla = SlaMetrics(self._registry)
         self.calendars = CalendarMetrics(self._registry)
         self.samples = SampleTaker(self._delay)

@@ -44,6 +44,18 @@ deliveries: Final = Table(
     Column("said", Text),
 )
 
+# Pings to be sent: the newest of each job and event, so it never grows beyond the jobs.
+pings: Final = Table(
+    "pings",
+    metadata,
+    Column("job_id", KEY, primary_key=True),
+    Column("state", KEY, primary_key=True),
+    Column("url", Text, nullable=False),
+    Column("made_at", InstantColumn, nullable=False, index=True),
+    Column("next_at", InstantColumn, nullable=False),
+    Column("attempts", Integer, nullable=False),
+)
+
 UNREPORTED: Final = notices.c["count"] > literal_column("0")
 partial_index("ix_notices_untold", notices.c.first_at, where=UNREPORTED)
 partial_index("ix_deliveries_waiting", deliveries.c.next_at, where=deliveries.c.next_at.is_not(None))

@@ -60,6 +60,7 @@ FULL: dict[str, Any] = {
     "limits": ["api", {"name": "tenant", "key": {"from": "kwargs.three.four.0"}}],
     "fair_key": {"from": "args.1"},
     "calendars": {"exclude": ["holidays"], "only": ["season"], "when_excluded": "skip", "workdays": None},
+    "ping": {"url": "https://ping.example.org/1", "on": ["start", "failure"], "style": "healthchecks"},
     "tags": ["a, b", "c"],
     "description": "two\nlines & more",
 }

@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field
 
 from itinerary.protocol.run_fields import RETRY, RUN_FIELDS
 from scheduler_service.api.openapi import calendar_uses as calendar_uses
+from scheduler_service.api.openapi import ping_schemas as ping_schemas
 from scheduler_service.api.openapi.limit_uses import Key as FairKey
 from scheduler_service.api.openapi.limit_uses import RunLimits
 from scheduler_service.api.openapi.patterns import Duration as Duration

@@ -23,6 +23,7 @@ from scheduler_service.core.contract.job_table import (
     TROUBLE,
     leaves,
 )
+from scheduler_service.core.contract.ping_json import PINGS
 from scheduler_service.core.schedules import window_specs
 from scheduler_service.core.schedules.spec_reading import WEEKDAYS
 
@@ -52,7 +53,7 @@ _DECIMALS: Final = {"solar": ("latitude", "longitude")}
 _LISTS: Final = {"calendar": ("at", "weekdays"), "rrule": ("exdate",)}
 _WHOLES: Final = {"calendar": ("days", "nth")}
 _SWITCHES: Final = {"interval": ("balanced", "pinned")}
-_JSON: Final = (ARGS, KWARGS, HEADERS, JOB_LIMITS)
+_JSON: Final = (ARGS, KWARGS, HEADERS, JOB_LIMITS, PINGS)
 _OWN_FIELDS: Final = (SCHEDULE, CALENDARS)
 _SHOWN: Final = [field for field in JOB_FIELDS if field.type not in _OWN_FIELDS]
 _LEAVES: Final = {path: leaf for field in _SHOWN for path, leaf in leaves(field)}

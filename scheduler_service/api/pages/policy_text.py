@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, assert_never
+from urllib.parse import urlsplit
 
 from itinerary.protocol.instants import Instant, format_instant
 from itinerary.protocol.limits import JobLimit, KeyFrom
@@ -63,6 +64,9 @@ def policies(job: Job) -> Iterator[tuple[str, str]]:
         yield "Start", f"A run that is not started {length(job.start_within)} after its time is recorded as missed."
     if job.must_end_within is not None:
         yield "SLA", f"A run that is not over {length(job.must_end_within)} after its time has missed its SLA."
+    if job.ping is not None:
+        host = urlsplit(job.ping.url).hostname
+        yield "Ping", f"{host} hears of its {', '.join(job.ping.on)} ({job.ping.style})."
     if job.limits:
         yield "Limits", f"Its runs count for {' and '.join(map(_limit, job.limits))}."
     if job.fair_key is not None:

@@ -14,6 +14,7 @@ from itinerary.protocol.limits import JOB_LIMITS, Key
 from itinerary.protocol.run_fields import RETRY, RUN_FIELDS
 from scheduler_service.core.contract.calendar_json import CALENDARS
 from scheduler_service.core.contract.fields import MISFIRE, OVERLAP, TEXT, Tags
+from scheduler_service.core.contract.ping_json import PINGS
 
 JOB_ID: Final = Plain(check_job_id, str)
 SCHEDULE: Final = Plain(read_object, dict)
@@ -112,6 +113,11 @@ JOB_FIELDS: Final = (
     JobField(
         "calendars", CALENDARS, "Calendars", "Named calendars that leave out or move its occurrences", NOTES,
         'JSON: {"exclude": ["holidays"], "when_excluded": "next_day"}', 2, sparse=True,
+    ),
+    JobField(
+        "ping", PINGS, "Ping", "An address that hears of its starts, successes and failures", TROUBLE,
+        'JSON: {"url": "https://hc-ping.com/...", "on": ["start", "success", "failure"], "style": "healthchecks"}', 2,
+        sparse=True,
     ),
     JobField("tags", Tags(), "Tags", "Short texts to find it by", NOTES, "with commas between", option="--tag"),
     JobField("description", TEXT, "Description", "Free text", NOTES, lines=3),

@@ -15,6 +15,7 @@ from scheduler_service.core.leader.lane_reads import LaneCommand
 from scheduler_service.core.leader.past_starts import PruneStarts, ShiftStarts
 from scheduler_service.core.leader.poll_state import ReadCancels, ReadControls, ReadDue, ReadExpired, ReadOverdue
 from scheduler_service.core.model import DispatchedRun, JobHistory, MissedRange, NewRun
+from scheduler_service.core.pings import Ping
 from scheduler_service.core.run_state import Event, RunState
 
 CANCELLED_RUNNING: Final = "cancelled while running"
@@ -87,7 +88,7 @@ class Transition(NamedTuple):
 
     `coalesce`: a skipped occurrence may replace its row by this missed range, which extends the last one with the same
     reason. The row is kept if the job changed since, or if a cancel of the run was requested. `starts`: the uses of
-    limits that count it as a start.
+    limits that count it as a start. `pings` are stored with it.
     """
 
     run_id: str
@@ -105,6 +106,7 @@ class Transition(NamedTuple):
     kwargs: Mapping[str, Any] | None = None
     coalesce: MissedRange | None = None
     starts: tuple[LimitUse, ...] = ()
+    pings: tuple[Ping, ...] = ()
 
 
 class PublishedMark(NamedTuple):

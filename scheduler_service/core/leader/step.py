@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from itinerary.protocol.batches import batched
 from itinerary.protocol.instants import SECOND, Instant
 from scheduler_service.core.leader.commands import Apply, Command, DispatchRuns, LateReport, ReadRuns, Transition
+from scheduler_service.core.leader.pinging import with_pings
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.run_state import FINAL, PENDING, Event, RunState, is_allowed
@@ -37,13 +38,14 @@ class Step:
 
         A start and the end of the same attempt within one iteration become one write, if a pending run may end so.
         """
+        change = with_pings(state.jobs, run, change)
         key = (change.run_id, change.attempt)
         started = self._starts.pop(key, None)
         if started is not None and is_allowed(RunState.PENDING, change.event):
             start = self.transitions[started]
             self.transitions[started] = change._replace(
                 started_at=change.started_at or start.started_at, worker=change.worker or start.worker,
-                starts=start.starts,
+                starts=start.starts, pings=start.pings + change.pings,
             )  # fmt: skip
         else:
             if change.event is Event.START:

@@ -33,6 +33,7 @@ from scheduler_service.sql.leader import dispatch, lane_reads, placing, planning
 from scheduler_service.sql.leader.quarantine import Applying, Creating
 from scheduler_service.sql.named_by_jobs import CALENDARS_NAMED
 from scheduler_service.sql.notices import FactNotices
+from scheduler_service.sql.pings import keep_pings
 from scheduler_service.sql.record_tables import scheduler_statistics
 from scheduler_service.sql.tables import cursors
 
@@ -235,6 +236,8 @@ class SqlLeaderStore(LeaderStore):
             applying = Applying(connection, batch.published)
             applied = applying.row_by_row(batch) if row_by_row else applying.all(batch)
             self._notices.ended(connection, applied.ended)
+            if any(t.pings for t in batch.transitions):
+                keep_pings(connection, batch.transitions, applied.refused, self._database.read_clock(connection))
             if applied.starts:
                 starts.keep(connection, applied.starts, self._database.read_clock(connection))
             reports.commit_progress(connection, lease.shard, batch)

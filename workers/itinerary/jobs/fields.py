@@ -77,6 +77,19 @@ class Calendars(TypedDict, total=False):
     workdays: str
 
 
+class PingAddress(TypedDict):
+    """The address of a job's pings."""
+
+    url: str
+
+
+class Ping(PingAddress, total=False):
+    """The address that hears of a job's events."""
+
+    on: Sequence[Literal["start", "success", "failure"]]
+    style: Literal["plain", "healthchecks", "sentry"]
+
+
 class JobFields(TypedDict, total=False):
     """The fields of a job beside its id, its task and its schedule; the service has a default for each."""
 
@@ -100,3 +113,4 @@ class JobFields(TypedDict, total=False):
     limits: Sequence[str | Limit]
     fair_key: str | KeyFrom
     calendars: Calendars
+    ping: Ping

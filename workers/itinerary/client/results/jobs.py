@@ -52,6 +52,7 @@ class StoredJob(Record):
     limits: list[Any]
     fair_key: Any
     calendars: dict[str, Any] | None
+    ping: dict[str, Any] | None
     tags: list[str]
     description: str
     paused: bool
