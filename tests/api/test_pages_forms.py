@@ -383,8 +383,38 @@ def test_a_text_of_several_lines_is_kept_as_it_was(api: TestClient, made: str) -
 
 
 def test_a_line_with_seconds_has_the_fold_that_it_has_everywhere(api: TestClient) -> None:
-    chosen = re.search(r'name="cron.dst_fold"[^>]*><option value="([^"]*)">default', api.get("/new-job").text)
+    chosen = re.search(r'name="cron.dst_fold"[^>]*><option value="([^"]*)">as the line says', api.get("/new-job").text)
     assert chosen is not None
     fields = {**JOB, "cron.expr": "30 2 * * * 15", "cron.dst_fold": chosen[1]}
     assert submit(api, "/new-job", **fields).status_code == 303
     assert api.get("/api/v1/jobs/made.here").json()["schedule"]["dst_fold"] == "both"
+
+
+def test_an_emptied_time_zone_is_an_error_and_not_utc(api: TestClient) -> None:
+    assert 'name="cron.timezone" value="UTC"' in api.get("/new-job").text
+    page = submit(api, "/new-job", **{**JOB, "cron.timezone": ""})
+    assert page.status_code == 422
+    assert re.search(r'name="cron.timezone"[^>]*aria-invalid="true"', page.text)
+    assert '<a href="#field-cron.timezone">Time zone</a>: ' in page.text
+    assert "write UTC if you mean UTC" in page.text
+    assert api.get("/api/v1/jobs/made.here").status_code == 404
+    assert "Time zone: " in submit(api, "/parts/preview", kind="pick", **{"pick.timezone": " "}).text
+
+
+def test_a_form_suggests_names_that_are_known(api: TestClient, leader: AnsweringLeader) -> None:
+    assert submit(api, "/new-job", **{**JOB, "task": "mail.send", "queue": "mail", "tags": "red"}).status_code == 303
+    names = api.get("/parts/names").text
+    for kind, name in (("tasks", "mail.send"), ("queues", "mail"), ("tags", "red"), ("zones", "Asia/Kolkata")):
+        part = names[names.index(f'<datalist id="{kind}">') :].split("</datalist>")[0]
+        assert f'<option value="{name}">' in part
+    form = api.get("/new-job").text
+    for field, kind in (("task", "tasks"), ("queue", "queues"), ("tags", "tags"), ("cron.timezone", "zones")):
+        assert re.search(rf'name="{re.escape(field)}"[^>]* list="{kind}"', form), field
+    assert 'list="calendars"' in form
+
+
+def test_a_form_says_in_words_what_it_stores_as_names(api: TestClient) -> None:
+    form = api.get("/new-job").text
+    for value, words in (("next_valid", "run at the next time that exists"), ("fire_once", "run the newest once")):
+        assert re.search(rf'<option value="{value}"[^>]*>{words}</option>', form)
+    assert ">next_valid<" not in form

@@ -24,6 +24,7 @@ from scheduler_service.api.pages import (
     limits,
     load,
     manual,
+    names,
     outages,
     overview,
     palette,
@@ -72,6 +73,7 @@ for _part in (
     preferences,
     identity,
     palette,
+    names,
 ):
     router.include_router(_part.router)
 

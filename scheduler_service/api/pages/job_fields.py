@@ -11,6 +11,7 @@ from scheduler_service.api.http.bodies import read_json
 from scheduler_service.api.pages import calendar_fields, picking
 from scheduler_service.api.pages.csrf import Form
 from scheduler_service.api.pages.moments import pretty
+from scheduler_service.api.pages.reader_zone import UTC
 from scheduler_service.core.contract.calendar_json import CALENDARS
 from scheduler_service.core.contract.fields import Tags
 from scheduler_service.core.contract.job_json import DEFAULTS
@@ -75,6 +76,27 @@ LABELS: Final = {path: leaf.label for path, leaf in _LEAVES.items()} | {
 """The form's labels of its fields, used in its errors too."""
 
 
+CHOICE_TEXTS: Final = {
+    "cron.dialect": {"": "as crontab", "quartz": "as Quartz", "spring": "as Spring"},
+    "cron.day_match": {"": "as the dialect says", "or": "one of the two is enough", "and": "both must hold"},
+    "cron.dst_gap": {
+        "next_valid": "run at the next time that exists", "shift": "run as much later as is skipped",
+        "skip": "leave it out",
+    },
+    "cron.dst_fold": {"": "as the line says", "first": "run the first time", "last": "run the last time",
+                      "both": "run both times"},
+    "calendars.when_excluded": {
+        "skip": "do not run", "next_day": "run on the next open day", "previous_day": "run on the open day before",
+    },
+    "overlap": {
+        "skip": "the later one is skipped", "allow": "both run", "queue": "one waits for the other",
+        "queue_all": "all wait, one after the other", "cancel_running": "the earlier one is cancelled",
+    },
+    "misfire.policy": {
+        "fire_once": "run the newest once", "fire_all": "run all, one after the other", "skip": "run none",
+    },
+}  # fmt: skip
+"""The words of the form for the values of a choice."""
 PARTS: Final = [
     (part, [leaf for field in _SHOWN if field.part == part for leaf in leaves(field)])
     for part in (ARGUMENTS, PLACE, TROUBLE, NOTES)
@@ -123,7 +145,8 @@ def _text(value: Any) -> str:
 
 
 BLANK: Final[dict[str, str]] = _texts(DEFAULTS) | {
-    **picking.BLANK, "kind": "pick", "interval.every": "1h", "cron.expr": "0 2 * * *", "hourly.minute": "0",
+    **picking.BLANK, **{f"{kind}.timezone": UTC for kind, texts in _TEXTS.items() if "timezone" in texts},
+    "pick.timezone": UTC, "kind": "pick", "interval.every": "1h", "cron.expr": "0 2 * * *", "hourly.minute": "0",
     "calendar.every": "1", "calendar.unit": "day", "calendar.at": "05:30", "solar.event": "sunrise",
     "rrule.rrule": "FREQ=MONTHLY;BYDAY=2FR",
     "any.of": '[\n  {"kind": "cron", "expr": "0 9 * * *"},\n  {"kind": "cron", "expr": "30 17 * * fri"}\n]',
@@ -156,6 +179,8 @@ def shown_again(form: Form) -> dict[str, str]:
 def schedule_of(form: Form) -> dict[str, Any]:
     """Return the schedule's JSON; BadValue for a text that is not a number."""
     kind = form.one("kind")
+    if form.texts().get(f"{kind}.timezone", UTC).strip() == "":
+        raise BadValue("schedule.timezone", "", "give a time zone, such as Europe/Berlin; write UTC if you mean UTC")
     if kind == "pick":
         return picking.picked(form)
     spec: dict[str, Any] = {"kind": kind}

@@ -19,6 +19,7 @@ from scheduler_service.api.pages.calendar_fields import WHEN_EXCLUDED, calendars
 from scheduler_service.api.pages.csrf import Form, FormBody
 from scheduler_service.api.pages.job_fields import (
     BLANK,
+    CHOICE_TEXTS,
     INPUTS,
     KINDS,
     LABELS,
@@ -53,6 +54,8 @@ _CHOICES: Final[dict[str, Any]] = {
     "solar_events": list(SOLAR_EVENTS),
     "parts": PARTS,
     "inputs": INPUTS,
+    "words": CHOICE_TEXTS,
+    "suggested": {"task": "tasks", "queue": "queues", "tags": "tags"},
 }
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)

@@ -9,6 +9,7 @@ from scheduler_service.api.context import ApiContext
 from scheduler_service.api.pages.charts import Health, RunChart, duration_chart, health
 from scheduler_service.api.pages.coming_weeks import coming_weeks
 from scheduler_service.api.pages.durations import VersionDurations, by_version, drift
+from scheduler_service.api.pages.job_fields import CHOICE_TEXTS
 from scheduler_service.api.pages.missed_ranges import MissedRangeLine, missed_range_line
 from scheduler_service.api.pages.moments import (
     SHAPES,
@@ -27,7 +28,7 @@ from scheduler_service.api.services.held_jobs import freezes_of
 from scheduler_service.api.services.previews import job_preview
 from scheduler_service.core.balancing.balancer import needs_place
 from scheduler_service.core.contract.job_words import job_sentence
-from scheduler_service.core.model import Job, Overlap
+from scheduler_service.core.model import Job
 from scheduler_service.core.schedules.schedule import zone_of
 from scheduler_service.ports.stores import RunFilter
 
@@ -75,7 +76,7 @@ class JobView:
     versions: list[VersionLine]
     compared: Comparison | None
     arguments: str
-    overlaps: list[str]
+    overlaps: dict[str, str]
     freezes: list[str]
 
 
@@ -117,7 +118,7 @@ def view_of(context: ApiContext, job: Job, pair: tuple[int, int] | None = None) 
         versions=version_lines(versions, now),
         compared=compared(versions, *pair) if pair else None,
         arguments=pretty(redacted({"args": list(job.args), "kwargs": dict(job.kwargs)})),
-        overlaps=[overlap.value for overlap in Overlap],
+        overlaps=CHOICE_TEXTS["overlap"],
         freezes=[_sentence(one.held()) for one in freezes_of(context, job)],
     )
 
