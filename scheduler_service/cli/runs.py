@@ -13,6 +13,7 @@ from scheduler_service.cli.completing import job_ids, states
 from scheduler_service.cli.connect import after, open_client
 from scheduler_service.cli.job_options import Key
 from scheduler_service.cli.progress import counted
+from scheduler_service.cli.run_again import run_again
 from scheduler_service.cli.several import each
 from scheduler_service.cli.status import Json
 
@@ -150,6 +151,9 @@ def _in_bulk(
         lambda client: client.bulk_runs(action, **filters, everything=everything, idempotency_key=key),
         dry_run=dry_run, yes=yes, as_json=as_json,
     )  # fmt: skip
+
+
+runs.command("again")(run_again)
 
 
 @runs.command("watch")

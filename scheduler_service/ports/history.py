@@ -36,6 +36,15 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Relatives:
+    """The run before and the one after a run of a job, by scheduled time; and the newest that run it again."""
+
+    earlier: str | None = None
+    later: str | None = None
+    again: tuple[Outcome, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Trouble:
     """A run that failed for good or was missed, with the first 200 letters of its error message."""
 
@@ -71,6 +80,9 @@ class HistoryStore(Protocol):
 
     def latest_of(self, job_ids: Sequence[str], until: Instant, limit: int) -> Mapping[str, list[Outcome]]:
         """The newest runs of each of these jobs with scheduled_at < until, newest first."""
+
+    def relatives(self, run_id: str, limit: int) -> Relatives:
+        """The runs beside a run, and at most `limit` that run it again."""
 
     def troubles(self, since: Instant, limit: int) -> list[Trouble]:
         """Runs that failed for good or were missed at or after `since`, the latest first."""

@@ -16,7 +16,7 @@ from scheduler_service.core.explain.facts import Version
 from scheduler_service.core.model import MissedRange
 from scheduler_service.core.policies import OVERLAP_WORD
 from scheduler_service.core.run_state import ACTIVE, WAITING, RunState
-from scheduler_service.ports.history import HistoryStore, Outcome, Total, Trouble
+from scheduler_service.ports.history import HistoryStore, Outcome, Relatives, Total, Trouble
 from scheduler_service.ports.sla import SlaMiss
 from scheduler_service.ports.stores import JobFilter, RunFilter
 from scheduler_service.sql.column_types import InstantColumn
@@ -24,6 +24,7 @@ from scheduler_service.sql.counts import jobs_total, runs_total, total_of
 from scheduler_service.sql.database import PLANNED_EACH_TIME, Database
 from scheduler_service.sql.dialect import Dialect
 from scheduler_service.sql.job_rows import VERSION_COLUMNS, version_of
+from scheduler_service.sql.run_relatives import relatives_of
 from scheduler_service.sql.sla import sla_misses
 from scheduler_service.sql.tables import IS_TRACKED, IS_TROUBLE, gaps, has_index_state, job_versions, runs
 
@@ -74,6 +75,10 @@ class SqlHistoryStore(HistoryStore):
                 for row in connection.execute(_latest_of(), {**named, "until": until, "limit": limit}):
                     found[row.job_id].append(_outcome(row))
         return found
+
+    def relatives(self, run_id: str, limit: int) -> Relatives:
+        with self._database.read() as connection:
+            return relatives_of(connection, run_id, limit)
 
     def troubles(self, since: Instant, limit: int) -> list[Trouble]:
         with self._database.read() as connection:

@@ -261,14 +261,9 @@ def partial_index(name: str, *columns: ColumnElement[Any], where: ColumnElement[
 
 
 partial_index(
-    "ix_runs_standing",
-    runs.c.standing,
-    runs.c.queue,
-    runs.c.priority,
-    runs.c.due_at,
-    runs.c.id,
+    "ix_runs_standing", *(runs.c[name] for name in ("standing", "queue", "priority", "due_at", "id")),
     where=runs.c.standing.is_not(None),
-)
+)  # fmt: skip
 partial_index("uq_runs_occurrence", runs.c.job_id, runs.c.scheduled_at, where=IS_OCCURRENCE, unique=True)
 partial_index("uq_runs_idempotency_key", runs.c.idempotency_key, where=runs.c.idempotency_key.is_not(None), unique=True)
 Index("ix_runs_newest", runs.c.scheduled_at, runs.c.id)
@@ -293,6 +288,7 @@ partial_index(
     "ix_runs_of_queue_otherwise", runs.c.queue, runs.c.standing, runs.c.scheduled_at, runs.c.id, where=ENDED_OTHERWISE
 )
 partial_index("ix_runs_tried_again", runs.c.job_id, runs.c.scheduled_at, where=runs.c.retry_of.is_not(None))
+partial_index("ix_runs_again", runs.c.retry_of, runs.c.id, where=runs.c.retry_of.is_not(None))
 partial_index("ix_jobs_unplanned", jobs.c.job_id, where=IS_UNPLANNED)
 partial_index("ix_jobs_deleted", jobs.c.effective_from, jobs.c.job_id, where=jobs.c.deleted == true())
 partial_index("ix_jobs_source", jobs.c.source, where=jobs.c.source.is_not(None))

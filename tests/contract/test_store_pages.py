@@ -7,7 +7,7 @@ from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.leader.commands import Apply, CreateRuns, Transition
 from scheduler_service.core.model import MissedRange
 from scheduler_service.core.run_state import ACTIVE, Event, RunState
-from scheduler_service.ports.history import Total
+from scheduler_service.ports.history import Relatives, Total
 from scheduler_service.ports.stores import JobFilter, RunFilter
 from tests.support.store_bed import StoreBed, a_job, occurrence, one_off
 
@@ -44,6 +44,21 @@ def test_more_jobs_than_one_statement_takes_are_all_answered(bed: StoreBed) -> N
     found = bed.history.latest_of([f"job-{n}" for n in range(120)], lease.now + 1, 5)
     assert len(found) == 120
     assert [len(found["job-0"]), len(found["job-119"])] == [0, 1]
+
+
+def test_beside_a_run_are_its_jobs_neighbours_and_those_that_run_it_again(bed: StoreBed) -> None:
+    lease = bed.lead()
+    jobs = [bed.planned_job(lease, name) for name in ("a", "b")]
+    first, second, third = bed.make(lease, *(occurrence(jobs[0], lease.now + n * SECOND) for n in range(3)))
+    (other,) = bed.make(lease, occurrence(jobs[1], lease.now + SECOND))
+    once = bed.make(lease, *(one_off(lease.now, retry_of=second.run_id) for _ in range(3)))
+    assert bed.history.relatives(first.run_id, 9) == Relatives(None, second.run_id)
+    found = bed.history.relatives(second.run_id, 2)
+    assert (found.earlier, found.later) == (first.run_id, third.run_id)
+    assert [run.run_id for run in found.again] == [once[2].run_id, once[1].run_id]
+    assert bed.history.relatives(third.run_id, 9) == Relatives(second.run_id)
+    for alone in (other.run_id, once[0].run_id, "nobody", "no\x00body"):
+        assert bed.history.relatives(alone, 9) == Relatives()
 
 
 def test_troubles_are_the_failed_and_the_missed_the_latest_first(bed: StoreBed) -> None:

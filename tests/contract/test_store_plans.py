@@ -356,6 +356,15 @@ def test_a_backfill_finds_what_was_run_again_without_all_that_ran_since(own_stor
     assert "ix_runs_tried_again" in plan, plan
 
 
+def test_what_is_beside_a_run_is_found_without_the_rest_of_its_history(own_stores: StoreBed) -> None:
+    lease = own_stores.lead()
+    fill(own_stores, finished=20_000, future=0)
+    (run,) = own_stores.make(lease, occurrence(own_stores.planned_job(lease, "job7"), lease.now - HOUR))
+    plan = plan_of(own_stores, lambda: own_stores.history.relatives(run.run_id, 20))
+    assert "ix_runs_again" in plan, plan
+    assert "ix_runs_of_job" in plan, plan
+
+
 def test_runs_of_the_future_do_not_hide_what_is_due(own_stores: StoreBed) -> None:
     lease = own_stores.lead()
     fill(own_stores, finished=0, future=20_000)

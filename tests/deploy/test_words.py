@@ -47,7 +47,6 @@ ALLOWED: Final = {
     "_fold_message": "a gap or fold of the clocks (PEP 495)",
     "_folded": "a gap or fold of the clocks (PEP 495)",
     "_FOLDS": "a gap or fold of the clocks (PEP 495)",
-    "_gap": "the time between two stages of a run",
     "_gap_message": "a gap or fold of the clocks (PEP 495)",
     "_GAP_RULES": "a gap or fold of the clocks (PEP 495)",
     "_GAPS": "a gap or fold of the clocks (PEP 495)",

@@ -118,7 +118,7 @@ def test_a_run_is_cancelled_and_tried_again_and_explains_itself(
     browser.click("#cancel")
     browser.wait_for("document.querySelector('#retry')")
     browser.click("#retry")
-    browser.wait_for(says("Tries " + later["run_id"]))
+    browser.wait_for(says("Again of " + later["run_id"]))
     browser.wait_for(says("completed"), timeout=30)
 
 

@@ -7,7 +7,7 @@ from scheduler_service.core.explain.facts import Version
 from scheduler_service.core.model import MissedRange
 from scheduler_service.core.policies import OVERLAP_WORD
 from scheduler_service.core.run_state import ACTIVE, RunState
-from scheduler_service.ports.history import Outcome, Total, Trouble
+from scheduler_service.ports.history import Outcome, Relatives, Total, Trouble
 from scheduler_service.ports.stores import JobFilter, RunFilter
 from tests.support.fake_jobs import FakeJobStore
 from tests.support.fake_rows import RunRow, Tables
@@ -37,6 +37,17 @@ class FakeHistoryStore:
         with self._tables.lock:
             rows = [row for row in self._tables.runs.values() if row.scheduled_at < until]
             return {job_id: _newest([row for row in rows if row.job_id == job_id], limit) for job_id in job_ids}
+
+    def relatives(self, run_id: str, limit: int) -> Relatives:
+        with self._tables.lock:
+            rows = list(self._tables.runs.values())
+        again = sorted((row for row in rows if row.retry_of == run_id), key=lambda row: row.id, reverse=True)
+        own = next((row for row in rows if row.run_id == run_id), None)
+        beside = [] if own is None else [row for row in rows if row.job_id == own.job_id and row.job_id is not None]
+        ordered = [row.run_id for row in sorted(beside, key=lambda row: (row.scheduled_at, row.id))]
+        place = ordered.index(run_id) if ordered else 0
+        earlier, later = ordered[max(0, place - 1) : place], ordered[place + 1 : place + 2]
+        return Relatives(*earlier or [None], *later or [None], tuple(map(_outcome, again[:limit])))
 
     def troubles(self, since: Instant, limit: int) -> list[Trouble]:
         with self._tables.lock:
@@ -80,10 +91,13 @@ class FakeHistoryStore:
 
 def _newest(rows: Sequence[RunRow], limit: int) -> list[Outcome]:
     newest_first = sorted(rows, key=lambda row: (row.scheduled_at, row.id), reverse=True)
-    return [
-        Outcome(row.run_id, row.job_id, row.state, row.scheduled_at, row.started_at, row.finished_at, row.job_version)
-        for row in newest_first[:limit]
-    ]
+    return [_outcome(row) for row in newest_first[:limit]]
+
+
+def _outcome(row: RunRow) -> Outcome:
+    return Outcome(
+        row.run_id, row.job_id, row.state, row.scheduled_at, row.started_at, row.finished_at, row.job_version
+    )
 
 
 def _trouble(row: RunRow, finished_at: Instant) -> Trouble:

@@ -55,7 +55,7 @@ _IDS: Final = {
 _RETRY_AFTER: Final = {"description": "Seconds until a retry may succeed", "schema": {"type": "integer"}}
 _REQUESTS: Final = (
     schemas.JobIn, schemas.JobPut, schemas.JobPatch, schemas.PauseIn, schemas.TriggerIn, schemas.RetryIn,
-    schemas.BackfillIn, schemas.PreviewIn, schemas.RunIn, schemas.BatchIn, schemas.ApplyIn,
+    schemas.AgainIn, schemas.BackfillIn, schemas.PreviewIn, schemas.RunIn, schemas.BatchIn, schemas.ApplyIn,
     shapes.Problem, balance_shapes.RebalanceIn, queue_shapes.QueueIn, queue_shapes.QueuePauseIn,
     limit_shapes.LimitIn, limit_shapes.LimitPatch, freeze_shapes.FreezeIn, calendar_shapes.CalendarIn,
     zone_shapes.ZoneDiffIn, bulk_shapes.BulkRunsIn, bulk_shapes.BulkJobsIn,

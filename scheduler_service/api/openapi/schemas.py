@@ -24,6 +24,7 @@ from scheduler_service.api.openapi.table import NAMED, group, requested
 from scheduler_service.api.openapi.table import stored as stored
 from scheduler_service.core.contract.fields import MISFIRE
 from scheduler_service.core.contract.job_table import JOB_TYPES, SCHEDULE
+from scheduler_service.core.contract.run_again import CHANGEABLE
 
 
 @group("misfire", MISFIRE)
@@ -171,6 +172,16 @@ class RunIn(Strict):
     run_at: Time | None = None
     limits: RunLimits | None = Field(None, description="Limits that it counts for, of a key where the limit has keys")
     fair_key: FairKey | None = Field(None, description="It waits in one lane with the runs of the same key")
+    idempotency_key: Key | None = None
+
+
+@requested(only=CHANGEABLE)
+class AgainIn(Strict):
+    """The changes to an earlier run; null resets a field to its default. A mask keeps the stored value."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"kwargs": {"month": 11}, "queue": "slow"}]})
+
+    run_at: Time | None = None
     idempotency_key: Key | None = None
 
 

@@ -1,4 +1,4 @@
-"""The page of one run: its times and the intervals between them, attempts, arguments, result, and the explanation."""
+"""The page of one run: where its time went over all attempts, its error, progress, arguments, result, and why."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -6,51 +6,44 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 
-from itinerary.protocol.instants import Duration, Instant, parse_instant
+from itinerary.protocol.instants import Instant, parse_instant
 from itinerary.protocol.trace_ids import trace_id_of
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.http.auth import Who
-from scheduler_service.api.pages.moments import SHAPES, Moment, length, moment, pretty, run_line
+from scheduler_service.api.pages.moments import SHAPES, Moment, moment, optional_moment, pretty, run_line
+from scheduler_service.api.pages.run_bar import Durations, bar, durations
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Wrong, or_again
 from scheduler_service.api.routes.explain import why_run
 from scheduler_service.api.routes.runs import cancel_run, known_run, retried
+from scheduler_service.core.attempts import Attempt
 from scheduler_service.core.contract.progress_text import percent, progress_text
-from scheduler_service.core.contract.run_json import run_body
+from scheduler_service.core.contract.run_json import attempts_of, run_body
+from scheduler_service.core.explain.causes import cause
 from scheduler_service.core.model import Run
-from scheduler_service.core.run_state import RunState
+from scheduler_service.core.run_state import FINAL, RunState
+from scheduler_service.ports.history import Relatives
 
 router = APIRouter(include_in_schema=False, dependencies=READER, route_class=PageRoute)
 
-_STAGES: Final = (
-    ("scheduled_at", "scheduled", "its planned time"),
-    ("due_at", "due", "it may be dispatched"),
-    ("pending_at", "released", "the leader moved it to pending"),
-    ("published_at", "published", "the broker accepted its message"),
-    ("started_at", "started", "a worker started it"),
-    ("finished_at", "finished", "it was over"),
-)
-_BAR: Final = 1000
+_AGAIN_SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """One instant of a run's life; `gap`: time since the previous one (negative: before it)."""
+class Row:
+    """An attempt in the table: its stored values, its instants as texts, and how long it waited and ran."""
 
-    name: str
-    meaning: str
-    at: Moment | None
-    gap: str | None
+    attempt: Attempt
+    shape: str
+    cause: str | None
+    times: list[tuple[str, Moment | None]]
+    took: Durations
+    task_id: str
 
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A part of the bar above the stages, in thousandths of its width."""
-
-    name: str
-    x: int
-    width: int
-    text: str
+    @property
+    def day(self) -> str | None:
+        """Return the date of the first instant."""
+        return next((at.exact[:10] for _, at in self.times if at is not None), None)
 
 
 @router.get("/runs/{run_id}")
@@ -84,20 +77,52 @@ def retry(request: Request, context: Context, who: Who, run_id: str) -> Response
 def _view(context: ApiContext, run: Run) -> dict[str, Any]:
     now = context.clock()
     body = run_body(run, context.progress_of(run).get(run.run_id))
+    attempts = attempts_of(run)
+    reason = cause(run.reason)
     return {
         "run": run,
         "fair_key": body["fair_key"],
         "trace": _trace(context, run),
         "line": run_line(run, now),
-        "stages": list(_stages(run, now)),
-        "spans": list(_spans(run, now)),
-        "attempts": [{**attempt, "shape": _shape(attempt["outcome"])} for attempt in body["attempts"]],
+        "reason": None if run.error is not None and reason == run.error.message else reason,
+        "failed": run.error is not None and run.state in FINAL,
+        "scheduled": moment(run.scheduled_at, now),
+        "due": moment(run.due_at, now),
+        "start_by": optional_moment(run.start_by, now),
+        "finished": optional_moment(run.finished_at, now),
+        "bar": bar(run, attempts, now),
+        "attempts": list(_rows(run, attempts, now)),
+        "relatives": _relatives(context, run),
+        "shapes": SHAPES,
         "arguments": pretty({"args": body["args"], "kwargs": body["kwargs"]}),
+        "run_headers": None if run.headers is None else pretty(body["headers"]),
         "result": None if run.result is None else pretty(body["result"]),
         "progress": body["progress"] and _progress(body["progress"], now),
         "completed": run.state is RunState.COMPLETED,
         "why": why_run(context, run.run_id),
     }
+
+
+def _relatives(context: ApiContext, run: Run) -> Relatives:
+    return context.stores.history.relatives(run.run_id, _AGAIN_SHOWN)
+
+
+def _rows(run: Run, attempts: list[Attempt], now: Instant) -> Iterator[Row]:
+    """The newest attempt first."""
+    since: Instant | None = run.scheduled_at if run.attempts else run.due_at
+    rows = []
+    for attempt in attempts:
+        stages = (
+            ("Dispatched", attempt.pending_at), ("Published", attempt.published_at), ("Started", attempt.started_at),
+            ("Finished", attempt.finished_at),
+        )  # fmt: skip
+        times = [(name, optional_moment(at, now)) for name, at in stages]
+        shape = _shape(attempt.outcome)
+        why = cause(attempt.reason) if attempt.reason != attempt.outcome else None
+        task_id = f"{run.run_id}~{attempt.attempt}"
+        rows.append(Row(attempt, shape, why, times, durations(attempt, since, now), task_id))
+        since = attempt.finished_at
+    yield from reversed(rows)
 
 
 def _progress(shown: Mapping[str, Any], now: Instant) -> dict[str, Any]:
@@ -112,35 +137,6 @@ def _trace(context: ApiContext, run: Run) -> dict[str, str | None]:
         return {"id": None, "url": None}
     trace_id = trace_id_of(run.run_id, run.traceparent)
     return {"id": trace_id, "url": address and address.replace("{trace_id}", trace_id)}
-
-
-def _stages(run: Run, now: Instant) -> Iterator[Stage]:
-    before: Instant | None = None
-    for column, name, meaning in _STAGES:
-        at: Instant | None = getattr(run, column)
-        yield Stage(name, meaning, None if at is None else moment(at, now), _gap(before, at))
-        before = before if at is None else at
-
-
-def _gap(before: Instant | None, at: Instant | None) -> str | None:
-    if before is None or at is None:
-        return None
-    return f"+{length(at - before)}" if at >= before else f"−{length(before - at)}"
-
-
-def _spans(run: Run, now: Instant) -> Iterator[Span]:
-    """Return the parts from due to the end: waiting for dispatch, for a worker, and running."""
-    ends = (("held", run.due_at, run.pending_at), ("queued", run.pending_at, run.started_at))
-    marks = [*ends, ("ran", run.started_at, run.finished_at)]
-    known = [(name, start, end or now) for name, start, end in marks if start is not None and start <= now]
-    if not known:
-        return
-    first, last = known[0][1], max(end for *_, end in known)
-    whole: Duration = max(1, last - first)
-    for name, start, end in known:
-        taken = max(0, min(end, last) - start)
-        x = max(0, _BAR * (start - first) // whole)
-        yield Span(name, x, max(2, _BAR * taken // whole), f"{name}: {length(taken)}")
 
 
 def _shape(outcome: str) -> str:

@@ -58,6 +58,7 @@ _DONE: Final = {
     "backfilled": "The runs are created and dispatched now, each with its own time.",
     "none-backfilled": "There was nothing left to run.",
     "retried": "This run retries the earlier one.",
+    "again": "This run is the earlier one again, with your changes.",
     "cancelled": "Cancellation is requested.",
     "all-retried": "Retried by new runs: {}. Left in the group, not retried from here: {}.",
     "all-backfilled": "Runs created: {}, of so many jobs: {}. They are dispatched now, each with its own time.",

@@ -28,6 +28,7 @@ from scheduler_service.api.routes.jobs import OPERATOR, Counted, Cursor, Limit, 
 from scheduler_service.core.audit import Caller
 from scheduler_service.core.contract.fields import read_text
 from scheduler_service.core.contract.request_keys import owned, with_key
+from scheduler_service.core.contract.run_again import read_again
 from scheduler_service.core.contract.run_json import run_body
 from scheduler_service.core.contract.run_requests import RunsRefused, read_batch, read_retried, read_run
 from scheduler_service.core.model import Run
@@ -145,6 +146,33 @@ def retried(context: ApiContext, who: Caller, run_id: str, body: Mapping[str, An
     if created:
         context.leader.tell("run_enqueued", {"run_ids": [run.run_id]})
     return run
+
+
+@router.post(
+    "/runs/{run_id}/again",
+    status_code=201,
+    dependencies=OPERATOR,
+    openapi_extra=body_of(schemas.AgainIn, required=False),
+    responses=answers({200: shapes.RunOut, 201: shapes.RunOut}, 400, 404, 409, 413, 422),
+)
+def run_again(
+    context: Context, who: Who, run_id: str, body: OptionalJsonObject, key: IdempotencyKey = None
+) -> Response:
+    """Run a run's task once more with changes, as a one-off run that names it in `retry_of`.
+
+    A masked value in the body stands for the stored one. The same key and request return the same run, with 200.
+    """
+    run, created = started_again(context, who, run_id, with_key(body or {}, key))
+    return _run_answer(run, 201 if created else 200)
+
+
+def started_again(context: ApiContext, who: Caller, run_id: str, body: Mapping[str, Any]) -> tuple[Run, bool]:
+    """Create the new run of an earlier one with changes; or return the one that the same key created."""
+    new_run = owned(read_again(known_run(context, run_id), body, str(uuid7()), context.clock()), who)
+    ((run, created),) = context.stores.runs.enqueue([new_run], by=who.audited_change("run.again"))
+    if created:
+        context.leader.tell("run_enqueued", {"run_ids": [run.run_id]})
+    return run, created
 
 
 def _run_answer(run: Run, status: int = 200) -> Response:

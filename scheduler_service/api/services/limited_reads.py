@@ -24,11 +24,11 @@ from scheduler_service.core.model import MissedRange, Run
 from scheduler_service.core.run_state import ACTIVE, RunState
 from scheduler_service.core.token_limits import Limits
 from scheduler_service.ports.calendars import CalendarStore
-from scheduler_service.ports.history import HistoryStore, Outcome, Total, Trouble
+from scheduler_service.ports.history import HistoryStore, Outcome, Relatives, Total, Trouble
 from scheduler_service.ports.notices import NOTHING, Backlog
 from scheduler_service.ports.records import AuditFilter, AuditLog, Evidence
 from scheduler_service.ports.sla import SlaMiss
-from scheduler_service.ports.stores import JobFilter, Page, RunFilter
+from scheduler_service.ports.stores import JobFilter, Page, RunFilter, RunStore
 
 _MOST: Final = 1_000
 _FIGURES: Final = ("index_runs", "active_runs", "oldest_due_at", "states", "upcoming")
@@ -122,6 +122,12 @@ class _History(HistoryStore):
     def latest_of(self, job_ids: Sequence[str], until: Instant, limit: int) -> Mapping[str, list[Outcome]]:
         found = self._history.latest_of([job_id for job_id in job_ids if self._sees(job_id)], until, limit)
         return {job_id: found.get(job_id, []) for job_id in job_ids}
+
+    def relatives(self, run_id: str, limit: int) -> Relatives:
+        sees = sees_run_of(self._runs)
+        found = self._history.relatives(run_id, limit)
+        earlier, later = (one if one is not None and sees(one) else None for one in (found.earlier, found.later))
+        return Relatives(earlier, later, tuple(one for one in found.again if sees(one.run_id)))
 
     def troubles(self, since: Instant, limit: int) -> list[Trouble]:
         wanted = RunFilter(states=(RunState.FAILED, RunState.MISSED), since=since)
@@ -259,10 +265,15 @@ class LimitedLeader(LeaderLine):
 
 def sees_run(stores: Stores) -> Callable[[str], bool]:
     """Whether these stores have the run."""
+    return sees_run_of(stores.runs)
+
+
+def sees_run_of(runs: RunStore) -> Callable[[str], bool]:
+    """Whether this store has the run."""
 
     def sees(run_id: str) -> bool:
         try:
-            return bool(stores.runs.get(run_id))
+            return bool(runs.get(run_id))
         except NotFound:
             return False
 

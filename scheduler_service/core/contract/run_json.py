@@ -48,7 +48,7 @@ def run_body(run: Run, progress: Mapping[str, Any] | None = None) -> dict[str, A
         "term": run.term,
         "result": redacted(run.result),
         "error": _error(run.error),
-        "attempts": [_attempt(a) for a in (*run.attempts, *_present_attempt(run))],
+        "attempts": [_attempt(a) for a in attempts_of(run)],
     }
 
 
@@ -58,15 +58,15 @@ def _error(error: TaskError | None) -> dict[str, Any] | None:
     return {"type": error.type, "message": error.message, "traceback": error.traceback}
 
 
-def _present_attempt(run: Run) -> list[Attempt]:
+def attempts_of(run: Run) -> list[Attempt]:
+    """Return the ended attempts, and the present one once it was dispatched."""
     if run.pending_at is None:
-        return []
-    return [
-        Attempt(
-            run.attempt, run.state.value, run.reason, run.pending_at, run.published_at, run.started_at,
-            run.finished_at, run.worker, run.error, run.late,
-        )
-    ]  # fmt: skip
+        return list(run.attempts)
+    present = Attempt(
+        run.attempt, run.state.value, run.reason, run.pending_at, run.published_at, run.started_at,
+        run.finished_at, run.worker, run.error, run.late,
+    )  # fmt: skip
+    return [*run.attempts, present]
 
 
 def _attempt(attempt: Attempt) -> dict[str, Any]:

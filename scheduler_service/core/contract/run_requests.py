@@ -40,7 +40,7 @@ def read_run(body: Mapping[str, Any], uuid7: str, now: Instant) -> NewRun:
         retry=asked.retry, timeout=asked.timeout, start_within=asked.start_within,
         must_end_within=asked.must_end_within, headers=asked.headers,
         limits=asked.limits, lane=lane_of(asked.limits, asked.fair_key), idempotency_key=asked.idempotency_key,
-        **_hashes(body, asked.idempotency_key),
+        **key_hashes(body, asked.idempotency_key),
     )  # fmt: skip
 
 
@@ -109,7 +109,7 @@ def read_trigger(job: Job, body: Mapping[str, Any], uuid7: str, now: Instant) ->
         priority=job.priority, retry=job.retry, timeout=job.timeout, overlap=overlap, start_within=job.start_within,
         must_end_within=job.must_end_within,
         headers=job.headers, limits=limits, lane=lane_of(limits, fair_key, job.job_id), forced=forced,
-        idempotency_key=key, **_hashes({**body, "trigger": job.job_id}, key),
+        idempotency_key=key, **key_hashes({**body, "trigger": job.job_id}, key),
     )  # fmt: skip
 
 
@@ -141,10 +141,11 @@ def read_retried(run: Run, body: Mapping[str, Any], uuid7: str, now: Instant) ->
     refuse_unknown(body, {KEY_FIELD}, errors)
     if errors:
         raise BadValues(errors)
-    return replace(again(run, uuid7, now), idempotency_key=key, **_hashes({"retry": run.run_id}, key))
+    return replace(again(run, uuid7, now), idempotency_key=key, **key_hashes({"retry": run.run_id}, key))
 
 
-def _hashes(body: Mapping[str, Any], key: str | None) -> dict[str, Any]:
+def key_hashes(body: Mapping[str, Any], key: str | None) -> dict[str, Any]:
+    """The hashes by which a request with this key is known again; none without a key."""
     return {} if key is None else {"request_hash": request_hash(body), "older": (None, older_hash(body))}
 
 

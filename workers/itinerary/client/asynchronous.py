@@ -101,6 +101,7 @@ class AsyncClient:
     async def _in_thread(self, call: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, call)
 
+    again = _awaited(Client.again)
     all_jobs = _page_by_page(Client.all_jobs)
     all_runs = _page_by_page(Client.all_runs)
     apply_jobs = _awaited(Client.apply_jobs)

@@ -61,6 +61,12 @@ def listed_body(run: Any) -> dict[str, Any]:
     return body
 
 
+def changed_body(changes: Any) -> dict[str, Any]:
+    """The changes of a run as JSON; a field given as None stays null."""
+    whole = listed_body(changes)
+    return {**whole, **{name: None for name, value in changes.items() if value is None}}
+
+
 def _read(key: str, value: Any, errors: list[BadValue]) -> Any:
     try:
         return _READ.get(key, stored)(value, key)

@@ -83,7 +83,7 @@ def restored(given: Any, stored: Any, field: str) -> Any:
 
     In a list, a masked value is identified only by its position and by everything beside it.
     """
-    if redacted(given) is given and not _holds_mask(given):
+    if redacted(given) is given and not holds_mask(given):
         return given
     if isinstance(given, dict):
         there = stored if isinstance(stored, Mapping) else {}
@@ -119,7 +119,8 @@ def _kept(given: Any, stored: Any, field: str) -> Any:
     return stored
 
 
-def _holds_mask(value: Any) -> bool:
+def holds_mask(value: Any) -> bool:
+    """Whether a mask stands for a value of a hidden name, at any depth."""
     if isinstance(value, dict):
-        return any((inner == MASK and is_hidden(name)) or _holds_mask(inner) for name, inner in value.items())
-    return isinstance(value, list) and any(map(_holds_mask, value))
+        return any((inner == MASK and is_hidden(name)) or holds_mask(inner) for name, inner in value.items())
+    return isinstance(value, list) and any(map(holds_mask, value))

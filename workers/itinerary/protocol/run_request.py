@@ -75,7 +75,7 @@ def read_run_request(body: Mapping[str, Any]) -> RunRequest:
         raise BadValues(errors)
     run = RunRequest(**fields, idempotency_key=key, request_hash=None if key is None else request_hash(body))
     for name in ("start_within", "must_end_within"):
-        _check_deadline(name, run.run_at, getattr(run, name))
+        check_deadline(name, run.run_at, getattr(run, name))
     return run
 
 
@@ -160,7 +160,8 @@ def refuse_unknown(body: Mapping[str, Any], known: Set[str], errors: list[BadVal
         errors.append(BadValue(name, body[name], f"this field is not known; known are {', '.join(sorted(known))}"))
 
 
-def _check_deadline(name: str, run_at: Instant | None, within: Duration | None) -> None:
+def check_deadline(name: str, run_at: Instant | None, within: Duration | None) -> None:
+    """Refuse an instant so long after `run_at` that it cannot be stored."""
     if run_at is not None and within is not None and run_at + within > _LAST:
         raise BadValue(name, format_duration(within), f"run_at plus {name} is after the year 9999; give less")
 
