@@ -45,6 +45,7 @@ from scheduler_service.ports.queues import QueueStore
 from scheduler_service.ports.records import AuditLog, Evidence, Wakeups
 from scheduler_service.ports.samples import SampleStore
 from scheduler_service.ports.sessions import SessionStore
+from scheduler_service.ports.share_links import ShareLinkStore
 from scheduler_service.ports.sign_ins import SignInStore
 from scheduler_service.ports.stores import JobStore, RunStore
 from scheduler_service.ports.timeline import TimelineStore
@@ -71,6 +72,7 @@ from scheduler_service.sql.run_pages import SqlHistoryStore
 from scheduler_service.sql.runs import SqlRunStore
 from scheduler_service.sql.samples import SqlSampleStore
 from scheduler_service.sql.sessions import SqlSessionStore
+from scheduler_service.sql.share_links import SqlShareLinkStore
 from scheduler_service.sql.sign_ins import SqlSignInStore
 from scheduler_service.sql.timeline import SqlTimelineStore
 from scheduler_service.sql.wakeups import PgWakeups
@@ -105,6 +107,7 @@ class Stores:
     sign_ins: SignInStore
     bulk: BulkStore
     timeline: TimelineStore
+    share_links: ShareLinkStore
 
 
 @contextmanager
@@ -121,8 +124,7 @@ def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]
             SqlOutbox(database), queues, marks, SqlQueueStore(database),
             SqlLimitStore(database), SqlFreezeStore(database), SqlZoneRulesStore(database), SqlCalendarStore(database),
             SqlFeedStore(database), SqlSessionStore(database), SqlSampleStore(database), SqlSignInStore(database),
-            SqlBulkStore(database),
-            SqlTimelineStore(database),
+            SqlBulkStore(database), SqlTimelineStore(database), SqlShareLinkStore(database),
         )  # fmt: skip
     finally:
         marks.close()

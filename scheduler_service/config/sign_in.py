@@ -42,6 +42,7 @@ class SignInSettings(BaseSettings):
     public_url: str | None = Field(None, pattern=r"^https?://[^/?#@\s]+/?$")
     session_idle: DurationText = HOUR
     session_lifetime: DurationText = 12 * HOUR
+    share_links: bool = False
     oidc_issuer: Annotated[str, AfterValidator(_issuer)] | None = None
     oidc_client_id: str | None = None
     oidc_client_secret: str | None = Field(None, repr=False)
@@ -74,6 +75,12 @@ class SignInSettings(BaseSettings):
             if not MINUTE <= value <= _LONGEST:
                 allowed = f"give {format_duration(MINUTE)} to {format_duration(_LONGEST)}"
                 raise BadValue(name, format_duration(value), allowed)
+        return self
+
+    @model_validator(mode="after")
+    def _check_shares(self) -> Self:
+        if self.share_links and not self.asks_who:
+            raise BadValue("share_links", "on", "set ITINERARY_API_TOKENS or ITINERARY_OIDC_ISSUER too")
         return self
 
     @model_validator(mode="after")

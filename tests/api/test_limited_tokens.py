@@ -25,7 +25,7 @@ ROLES = {"admin": ("root",), "enqueuer": ("e1", "e2")}
 QUERIES = ("", "?queue=theirs", "?job_id=theirs.job", "?state=cancelled", "?limit=1", "?total=true")
 SERVED = (["ours"], [SECRET], ["ours", SECRET])
 NONSENSE = ("", "queues=", "queues=a;queues=b", "teams=a", "tasks=*a*", "jobs=", "queues", "jobs=a,")
-SIGNING = ("/sign-in", "/sign-out")
+OPEN_TO_ALL = ("/sign-in", "/sign-out", "/shared/")
 NEEDED = {
     "/api/v1/jobs/{job_id}/explain": "?at=2026-11-01T01:00:00Z",
     "/api/v1/calendars/of-all/days": "?year=2999",
@@ -40,7 +40,7 @@ def digest(secret: str) -> str:
 
 def settings_with(settings: Settings, *lines: str) -> Settings:
     tokens = Settings(api_tokens=",".join(lines)).api_tokens  # type: ignore[arg-type]  # a text is read
-    return settings.model_copy(update={"api_tokens": tokens, "api_rate_limit": 0})
+    return settings.model_copy(update={"api_tokens": tokens, "api_rate_limit": 0, "share_links": True})
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_no_route_shows_a_row_of_others(shared: TestClient, leader: AnsweringLea
     token = bearer(f"{limit}-{role}")
     addresses = 0
     for _, path, route in routes_of(shared.app):  # type: ignore[arg-type]  # the application itself
-        if "GET" not in route.methods:
+        if "GET" not in route.methods or path.startswith(OPEN_TO_ALL):
             continue
         path = (
             path.replace("/manual/{name}", "/manual/runs")
@@ -272,7 +272,7 @@ def test_an_enqueuer_is_let_in_nowhere_else(shared: TestClient, leader: Answerin
     allowed = {"/api/v1/runs", "/api/v1/runs/batch", "/api/v1/runs/{run_id}", "/api/v1/runs/{run_id}/explain",
                "/api/v1/runs/{run_id}/cancel", "/healthz", "/readyz"}  # fmt: skip
     for method, path, _ in routes_of(shared.app):  # type: ignore[arg-type]  # the application itself
-        if path not in allowed and not path.startswith(SIGNING):
+        if path not in allowed and not path.startswith(OPEN_TO_ALL):
             address = path.replace("{job_id}", "ours.job").replace("{run_id}", "x")
             answer = shared.request(method, address, headers=bearer("e1"))
             assert answer.status_code == 403, (method, path, answer.status_code)
@@ -289,7 +289,7 @@ def test_an_enqueuer_with_limits_enqueues_within_them(shared: TestClient) -> Non
 def test_without_a_token_only_probes_answer(shared: TestClient) -> None:
     for method, path, _ in routes_of(shared.app):  # type: ignore[arg-type]  # the application itself
         answer = shared.request(method, path)
-        is_open = path in ("/healthz", "/readyz") or path.startswith(SIGNING)
+        is_open = path in ("/healthz", "/readyz") or path.startswith(OPEN_TO_ALL)
         assert (answer.status_code == 401) is not is_open, (method, path)
 
 

@@ -20,6 +20,7 @@ from scheduler_service.api.http.preconditions import check_conditions
 from scheduler_service.api.http.problems import Problem
 from scheduler_service.api.http.queries import check_query
 from scheduler_service.api.http.sessions import find_session
+from scheduler_service.api.http.shares import shared_view
 from scheduler_service.config.settings import ApiToken, Role, Settings
 from scheduler_service.core.audit import THIS_MACHINE, Caller
 from scheduler_service.runtime.addresses import is_loopback
@@ -110,6 +111,10 @@ def caller_of(token: ApiToken) -> Caller:
 def _page_caller(request: Request, role: Role) -> Caller:
     if not request.app.state.context.settings.asks_who:
         return THIS_MACHINE
+    view = shared_view(request)
+    if view is not None:
+        _check_role(role, "viewer")
+        return view.caller
     header = request.headers.get("authorization")
     if header is not None:
         return caller_of(_authorise(request, presented_token(header), role, "Basic"))

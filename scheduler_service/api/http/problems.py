@@ -40,6 +40,7 @@ KINDS: Final = {
     "job-exists": "A job of this id exists",
     "limit-in-use": "Jobs name the limit",
     "calendar-in-use": "Jobs name the calendar",
+    "too-many-links": "Too many links share pages",
     "too-many-freezes": "Too many freezes hold or are to come",
     "run-exists": "A run of this id exists",
     "key-reused": "The idempotency key was used for another request",

@@ -34,18 +34,19 @@ from scheduler_service.api.pages import (
     run,
     run_again,
     runs,
+    shared,
     sign_in,
     timeline,
     trends,
     workers,
 )
 from scheduler_service.api.pages.reader_zone import begin
-from scheduler_service.api.pages.shell import trouble
+from scheduler_service.api.pages.shell import PageRoute, trouble
 from scheduler_service.api.pages.strangers import ask_to_sign_in
 from scheduler_service.api.pages.templating import DOCS_HEADERS, HERE, templates
 from scheduler_service.version import VERSION
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=PageRoute)
 for _part in (
     overview,
     jobs,
@@ -76,6 +77,7 @@ for _part in (
     identity,
     palette,
     names,
+    shared,
 ):
     router.include_router(_part.router)
 

@@ -6,6 +6,7 @@ error page says what to do.
 
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
+from urllib.parse import unquote
 
 from fastapi import Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -18,12 +19,14 @@ from scheduler_service.api.context import ApiContext
 from scheduler_service.api.http.auth import may, require_operator_page, require_page
 from scheduler_service.api.http.problems import Problem, messages_of, problem_of
 from scheduler_service.api.http.sessions import is_https
+from scheduler_service.api.http.shares import shared_view
 from scheduler_service.api.pages.csrf import COOKIE, csrf_of, fresh_seed, require_csrf
 from scheduler_service.api.pages.moments import moment
 from scheduler_service.api.pages.reader_zone import PARAMETER, begin, reader_zone, without_zone
 from scheduler_service.api.pages.strangers import ask_to_sign_in
 from scheduler_service.api.pages.templating import part
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Wrong
+from scheduler_service.flower_server.tickets import is_local_path
 from scheduler_service.version import VERSION
 
 READER: Final = [Depends(require_page)]
@@ -36,6 +39,8 @@ NAVIGATION: Final = (
     ("Help", (("/manual", "Manual"), ("/docs", "API"), ("/flower", "Flower"))),
 )
 """The groups of the navigation; a page adds a line to its group."""
+_NEVER_SHARED: Final = ("/audit", "/manual", "/docs", "/flower")
+_SHARED_FIRST: Final = {path for _, pages in NAVIGATION for path, _ in pages if path not in _NEVER_SHARED}
 THEME: Final = "itinerary_theme"
 THEMES: Final = ("light", "dark")
 _DONE: Final = {
@@ -63,6 +68,7 @@ _DONE: Final = {
     "all-retried": "Retried by new runs: {}. Left in the group, not retried from here: {}.",
     "all-backfilled": "Runs created: {}, of so many jobs: {}. They are dispatched now, each with its own time.",
     "signed-out": "You are signed out.",
+    "link-revoked": "Revoked: the link shows nothing any more.",
     "none-retried": "There was nothing left to retry.",
 }
 
@@ -117,13 +123,19 @@ def page(
     context: ApiContext = request.app.state.context
     caller = getattr(request.state, "caller", None)
     seed = request.cookies.get(COOKIE) or fresh_seed()
+    view, address = shared_view(request), address_of(request)
+    may_operate = caller is not None and may(caller, "operator")
+    whole = "_page.html" if view is None else "_shared.html"
     shown = {
-        "frame": "_part.html" if request.headers.get("hx-request") else "_page.html",
-        "address": address_of(request),
+        "frame": "_part.html" if request.headers.get("hx-request") else whole,
+        "address": address,
+        "shared_until": None if view is None else moment(view.link.ends_at, context.clock()),
+        "shares": may_operate and context.settings.share_links,
+        "shareable": shareable(address),
         "path": request.url.path,
         "navigation": NAVIGATION,
         "csrf": csrf_of(request, seed),
-        "may_operate": caller is not None and may(caller, "operator"),
+        "may_operate": may_operate,
         "may_delete": caller is not None and may(caller, "admin"),
         "caller": caller,
         "signed_in": getattr(request.state, "session", None),
@@ -133,7 +145,8 @@ def page(
         "reader_zone": reader_zone(),
         "theme": theme_of(request),
     }
-    answer = part(template, **{**shown, "wrong": wrong, **values})
+    own = {} if view is None else {"address": view.path}
+    answer = part(template, **{**shown, "wrong": wrong, **values, **own})
     answer.status_code = status if wrong is NOTHING_WRONG else wrong.status
     answer.headers.update(headers or {})
     if COOKIE not in request.cookies:
@@ -150,6 +163,13 @@ def theme_of(request: Request) -> str:
 def address_of(request: Request) -> str:
     """Return the path and the query of the request."""
     return request.url.path + (f"?{request.url.query}" if request.url.query else "")
+
+
+def shareable(address: str) -> bool:
+    """Whether the page at this path and query is one that a link may show."""
+    path = unquote(address.partition("?")[0])
+    first, below = path.split("/")[1:2], path.split("/")[2:]
+    return is_local_path(address) and f"/{first[0]}" in _SHARED_FIRST and not {".", ".."} & set(below)
 
 
 def go(path: str, done: str, *figures: int) -> Response:

@@ -8,6 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse
 
 from scheduler_service.api.http.problems import problem_response
+from scheduler_service.api.http.shares import shared_from
 from scheduler_service.flower_server.tickets import is_local_path
 
 SIGN_IN: Final = "/sign-in"
@@ -21,7 +22,8 @@ def ask_to_sign_in(request: Request, refused: HTTPException) -> Response:
     if request.headers.get("hx-request"):
         answer = problem_response(refused)
         del answer.headers["www-authenticate"]  # a browser would open a window of its own for it
-        answer.headers["HX-Redirect"] = place
+        if not shared_from(request):
+            answer.headers["HX-Redirect"] = place
         return answer
     is_browser = "text/html" in request.headers.get("accept", "") and "authorization" not in request.headers
     return RedirectResponse(place, 303) if is_browser else problem_response(refused)
