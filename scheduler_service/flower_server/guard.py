@@ -11,6 +11,7 @@ import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import quote
 
 from itinerary.protocol.instants import SECOND, Instant
 from scheduler_service.flower_server.tickets import LIFETIME, LOGIN_PATH, Ticket, is_local_path, opened
@@ -61,12 +62,21 @@ class Refused:
     failed_login: bool = False
 
 
-Verdict = Admitted | LoggedIn | Refused
+@dataclass(frozen=True, slots=True)
+class SentToDashboard:
+    """The session is over: the browser gets another ticket at the dashboard, if its login there lasts."""
+
+    url: str
+
+
+Verdict = Admitted | LoggedIn | SentToDashboard | Refused
 
 
 @dataclass(slots=True)
 class Guard:
     """Judges the requests of one Flower, which listens on `host`; `url` is its public address, if configured.
+
+    `dashboard` is the dashboard's public address, if configured.
 
     Used tickets are remembered from `since` on; older ones are refused, so that a restart accepts none twice.
     """
@@ -75,6 +85,7 @@ class Guard:
     host: str
     url: str | None = None
     since: Instant = 0
+    dashboard: str | None = None
     _used: dict[str, Instant] = field(default_factory=dict)
     _failures: dict[str, list[Instant]] = field(default_factory=dict)
 
@@ -104,12 +115,8 @@ class Guard:
         headers = asked.headers
         origin, own = headers.get("Origin"), {headers.get("Host", "").lower(), netloc(self.url or "")}
         site = headers.get("Sec-Fetch-Site", "none")
-        link = asked.method == "GET" and (headers.get("Sec-Fetch-Mode"), headers.get("Sec-Fetch-Dest")) == (
-            "navigate",
-            "document",
-        )
         if (origin is not None and netloc(origin) not in own - {""}) or (
-            site not in ("same-origin", "none") and not link
+            site not in ("same-origin", "none") and not _is_link(asked)
         ):
             return "a page of another site may not do this"
         return None
@@ -127,6 +134,9 @@ class Guard:
 
     def _authorised(self, asked: Asked, now: Instant) -> Verdict:
         session = opened(asked.session, self.password, "session", now) if asked.session else None
+        # Only where a ticket was taken before: a dashboard without Flower's password gives none.
+        if session is None and asked.session and self.dashboard and _is_link(asked):
+            return SentToDashboard(f"{self.dashboard.rstrip('/')}/flower?to={quote(asked.path)}")
         role = session.role if session else self._role_by_password(asked, now)
         if isinstance(role, Refused):
             return role
@@ -157,3 +167,9 @@ class Guard:
         except (binascii.Error, ValueError):
             return False
         return hmac.compare_digest(given, f"{USER}:{self.password}".encode())
+
+
+def _is_link(asked: Asked) -> bool:
+    """Whether a browser follows a link or its address bar, rather than a script or a form of a page."""
+    fetch = (asked.headers.get("Sec-Fetch-Mode"), asked.headers.get("Sec-Fetch-Dest"))
+    return asked.method == "GET" and fetch == ("navigate", "document")

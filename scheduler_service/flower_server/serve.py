@@ -23,12 +23,12 @@ from flower.options import options  # type: ignore[import-untyped]
 from flower.urls import settings as flower_settings  # type: ignore[import-untyped]
 from tornado.httputil import HTTPHeaders, HTTPServerRequest
 from tornado.log import enable_pretty_logging
-from tornado.web import OutputTransform, RequestHandler
+from tornado.web import OutputTransform, RedirectHandler, RequestHandler
 
 from itinerary.protocol.errors import BadValue, ItineraryError
 from scheduler_service.config.settings import Settings
-from scheduler_service.flower_server.guard import COOKIE, USER, Asked, Guard, LoggedIn, Refused
-from scheduler_service.flower_server.tickets import LIFETIME, new_ticket, sealed
+from scheduler_service.flower_server.guard import COOKIE, USER, Asked, Guard, LoggedIn, Refused, SentToDashboard
+from scheduler_service.flower_server.tickets import LIFETIME, sealed, session_of
 
 # By name: no module of ours imports the worker's. Celery's own loader would search the working directory first.
 _APP: Final = "itinerary.worker.celery_app"
@@ -76,7 +76,9 @@ def guarded_flower(settings: Settings, password: str, app: Celery) -> "GuardedFl
     enable_pretty_logging()
     command.extract_settings()
     command.setup_logging()
-    guard = Guard(password, settings.flower_host, settings.flower_url, since=time.time_ns() // 1000)
+    guard = Guard(
+        password, settings.flower_host, settings.flower_url, since=time.time_ns() // 1000, dashboard=settings.public_url
+    )
     return GuardedFlower(guard, capp=app, options=options, **flower_settings)
 
 
@@ -116,7 +118,7 @@ class GuardedFlower(Flower):  # type: ignore[misc]  # Flower has no types
                 return self.get_handler_delegate(request, _Refusal, {"refused": refused})
             case LoggedIn(ticket):
                 now = time.time_ns() // 1000
-                session = new_ticket(ticket.name, ticket.role, ticket.path, now, "session")
+                session = session_of(ticket, now, renewed=self._guard.dashboard is not None)
                 prefix = self._prefix.rstrip("/")
                 given = {
                     "text": sealed(session, self._guard.password, "session"),
@@ -125,6 +127,8 @@ class GuardedFlower(Flower):  # type: ignore[misc]  # Flower has no types
                     "secure": (self._guard.url or "").startswith("https:"),
                 }
                 return self.get_handler_delegate(request, _Login, given)
+            case SentToDashboard(url):
+                return self.get_handler_delegate(request, RedirectHandler, {"url": url, "permanent": False})
             case _:
                 request.headers["Authorization"] = self._inner
                 return super().find_handler(request, **more)

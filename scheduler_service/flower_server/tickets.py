@@ -1,8 +1,8 @@
 """Signed tokens that carry a dashboard user's name and role to Flower. Owns their format and signature.
 
-A ticket lasts a minute and counts once; the session that Flower gives for it lasts a working day. The key is derived
-from Flower's password, so a new password ends every session. Never holds the password, and never decides what a role
-may do.
+A ticket lasts a minute and counts once. The session that Flower gives for it lasts a working day, or some minutes where
+the dashboard can be asked again. No session outlasts the login behind it. The key is derived from Flower's password, so
+a new password ends every session. Never holds the password, and never decides what a role may do.
 """
 
 import base64
@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import json
 import secrets
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Final, Literal
 
@@ -20,29 +20,46 @@ from itinerary.protocol.instants import HOUR, MINUTE, Duration, Instant
 Purpose = Literal["ticket", "session"]
 
 LIFETIME: Final[dict[Purpose, Duration]] = {"ticket": MINUTE, "session": 8 * HOUR}
+RENEWED_AFTER: Final[Duration] = 5 * MINUTE
+"""How long a session lasts where the dashboard is asked for another."""
 LOGIN_PATH: Final = "/itinerary-login"
 _LONGEST: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """A user of the dashboard; `path` is the requested page of Flower, `nonce` makes each ticket unique."""
+    """A user of the dashboard; `path` is the requested page of Flower, `nonce` makes each ticket unique.
+
+    `until` is the end of the user's session at the dashboard; None if it is a token that each request carries.
+    """
 
     name: str
     role: str
     path: str
     expires_at: Instant
     nonce: str
+    until: Instant | None = None
 
 
-def new_ticket(name: str, role: str, path: str, now: Instant, purpose: Purpose) -> Ticket:
+def new_ticket(
+    name: str, role: str, path: str, now: Instant, purpose: Purpose, *, until: Instant | None = None
+) -> Ticket:
     """Create a ticket or session that begins now."""
-    return Ticket(name, role, path, now + LIFETIME[purpose], secrets.token_urlsafe(16))
+    return Ticket(name, role, path, now + LIFETIME[purpose], secrets.token_urlsafe(16), until)
+
+
+def session_of(ticket: Ticket, now: Instant, *, renewed: bool) -> Ticket:
+    """Create the session for a ticket; `renewed`: the dashboard can be asked for another, so this one is short."""
+    lasts = RENEWED_AFTER if renewed and ticket.until is not None else LIFETIME["session"]
+    ends = now + lasts if ticket.until is None else min(now + lasts, ticket.until)
+    return replace(ticket, expires_at=ends, nonce=secrets.token_urlsafe(16))
 
 
 def sealed(ticket: Ticket, password: str, purpose: Purpose) -> str:
     """Return the signed text of a ticket or session."""
-    body = base64.urlsafe_b64encode(json.dumps(asdict(ticket)).encode()).decode("ascii")
+    # Left out where it is not given: a Flower of the release before knows no `until`.
+    fields = {name: value for name, value in asdict(ticket).items() if value is not None}
+    body = base64.urlsafe_b64encode(json.dumps(fields).encode()).decode("ascii")
     return f"{body}.{_signature(body, password, purpose)}"
 
 

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
@@ -10,9 +11,19 @@ import pytest
 from fastapi.testclient import TestClient
 
 from itinerary.protocol.instants import HOUR, MINUTE, SECOND
+from scheduler_service.api.context import system_clock
 from scheduler_service.config.settings import Settings, load_settings
-from scheduler_service.flower_server.guard import Admitted, Asked, Guard, LoggedIn, Refused
-from scheduler_service.flower_server.tickets import LOGIN_PATH, Ticket, is_local_path, new_ticket, opened, sealed
+from scheduler_service.flower_server.guard import Admitted, Asked, Guard, LoggedIn, Refused, SentToDashboard
+from scheduler_service.flower_server.tickets import (
+    LOGIN_PATH,
+    Ticket,
+    is_local_path,
+    new_ticket,
+    opened,
+    sealed,
+    session_of,
+)
+from tests.support.signing_in import ask, sign_in
 
 PASSWORD = "open sesame ü"
 NOW = 1_800_000_000 * SECOND
@@ -193,6 +204,57 @@ def test_a_session_ends_after_a_working_day_and_a_ticket_is_none(guard: Guard) -
         (ticket("admin"), NOW, 401),
     ):
         assert status(guard.judge(Asked("GET", "/", HOST, session=text), now)) == wanted
+
+
+LINK = {**HOST, "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document", "Sec-Fetch-Site": "same-origin"}
+
+
+@pytest.mark.parametrize(
+    ("renewed", "until", "lasts"),
+    [
+        (False, None, 8 * HOUR), (True, None, 8 * HOUR), (False, 12 * HOUR, 8 * HOUR), (False, HOUR, HOUR),
+        (True, 12 * HOUR, 5 * MINUTE), (True, MINUTE, MINUTE),
+    ],
+)  # fmt: skip
+def test_flowers_session_ends_with_the_login_behind_it(renewed: bool, until: int | None, lasts: int) -> None:
+    at = None if until is None else NOW + until
+    given = new_ticket("me", "viewer", "/tasks", NOW, "ticket", until=at)
+    began = session_of(given, NOW, renewed=renewed)
+    assert (began.expires_at - NOW, began.name, began.role) == (lasts, "me", "viewer")
+    assert began.nonce != given.nonce
+
+
+def test_a_session_that_is_over_is_asked_for_again_at_the_dashboard() -> None:
+    guard = Guard(PASSWORD, "127.0.0.1", dashboard="https://itinerary.example/")
+    old = session("viewer", NOW - 9 * HOUR)
+    asked = Asked("GET", "/task/a~1", LINK, session=old)
+    assert guard.judge(asked, NOW) == SentToDashboard("https://itinerary.example/flower?to=/task/a~1")
+    for other in (
+        Asked("GET", "/task/a~1", LINK),
+        Asked("GET", "/task/a~1", HOST, session=old),
+        Asked("POST", "/tasks/datatable", LINK, session=old),
+    ):
+        assert status(guard.judge(other, NOW)) == 401, "no ticket was taken before, or a script asks"
+    assert status(Guard(PASSWORD, "127.0.0.1").judge(asked, NOW)) == 401
+
+
+def test_a_ticket_of_a_token_is_read_by_a_flower_of_the_release_before() -> None:
+    body = json.loads(base64.urlsafe_b64decode(ticket().partition(".")[0]))
+    assert set(body) == {"name", "role", "path", "expires_at", "nonce"}
+
+
+def test_the_dashboards_ticket_says_when_the_session_there_ends(
+    client_of: Callable[[Settings], TestClient], settings: Settings
+) -> None:
+    digest = hashlib.sha256(b"secret").hexdigest()
+    changes = {"flower_password": PASSWORD, "api_tokens": load_settings(api_tokens=f"a:viewer:{digest}").api_tokens}
+    api = client_of(settings.model_copy(update=changes))
+    sign_in(api, "secret")
+    text = parse_qs(urlsplit(ask(api, "/flower").headers["location"]).query)["ticket"][0]
+    found = opened(text, PASSWORD, "ticket", 0)
+    assert found is not None
+    assert found.until is not None
+    assert 12 * HOUR - MINUTE < found.until - system_clock() <= 12 * HOUR
 
 
 @pytest.mark.parametrize("path", ["evil", "//evil.example", "/\\evil.example", "http://evil.example", "/a\nb", ""])

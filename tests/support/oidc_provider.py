@@ -74,6 +74,8 @@ class Handler(BaseHTTPRequestHandler):
                 self.json({"keys": [state.key.as_dict(private=False, use="sig", alg="RS256")]})
             case "/authorize":
                 self.authorize(query)
+            case "/favicon.ico":
+                self.answer(200, b"", "image/x-icon")
             case "/logout":
                 self.go(query["post_logout_redirect_uri"])
             case _:

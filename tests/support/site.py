@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from scheduler_service.api.app import build_app
 from scheduler_service.api.context import ApiContext, system_clock
@@ -24,11 +25,12 @@ class Site:
 
 
 @contextmanager
-def serving(database_url: str, redis_url: str, receive_timeout: str = "30s") -> Iterator[Site]:
-    """The API of these stores, served until the end of the block."""
+def serving(database_url: str, redis_url: str, receive_timeout: str = "30s", **given: Any) -> Iterator[Site]:
+    """The API of these stores, served until the end of the block, with settings that are given as texts."""
     settings = Settings(
-        database_url=database_url, redis_url=redis_url, api_port=free_port(),
+        database_url=database_url, redis_url=redis_url,
         api_receive_timeout=receive_timeout,  # type: ignore[arg-type]  # a text is read
+        **{"api_port": free_port()} | given,
     )  # fmt: skip
     with listening(settings) as listener, open_stores(settings) as stores:
         context = ApiContext(settings, stores, LeaderLine(stores.inbox, system_clock), system_clock)

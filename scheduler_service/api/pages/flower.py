@@ -35,7 +35,9 @@ def open_flower(
     password = context.settings.flower_password
     if not password:
         return RedirectResponse(f"{address}{to}", 303)
-    ticket = sealed(new_ticket(who.name, who.role, to, context.clock(), "ticket"), password, "ticket")
+    session = getattr(request.state, "session", None)
+    until = None if session is None else session.ends_at
+    ticket = sealed(new_ticket(who.name, who.role, to, context.clock(), "ticket", until=until), password, "ticket")
     return RedirectResponse(f"{address}{LOGIN_PATH}?ticket={quote(ticket)}", 303)
 
 
