@@ -13,6 +13,7 @@ from scheduler_service.api.http.auth import Who, demand
 from scheduler_service.api.http.bodies import read_json
 from scheduler_service.api.http.problems import Problem
 from scheduler_service.api.pages.csrf import Form, FormBody
+from scheduler_service.api.pages.instant_picture import VERDICTS, picture_of
 from scheduler_service.api.pages.job_view import view_of
 from scheduler_service.api.pages.moments import read_time
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, address_of, go, page
@@ -61,8 +62,9 @@ def _show(
     seen = view_of(context, known_job(context, job_id), pair)
     address = f"/jobs/{quote(job_id, safe='')}" if request.method == "POST" else address_of(request)
     return page(
-        request, "job.html", wrong=wrong, seen=seen, typed=typed, at=typed.get("at", ""), why=why, address=address
-    )
+        request, "job.html", wrong=wrong, seen=seen, typed=typed, at=typed.get("at", ""), why=why, address=address,
+        picture=None if why is None else picture_of(why, context.clock()), verdicts=VERDICTS,
+    )  # fmt: skip
 
 
 @router.post("/jobs/{job_id}/pause", dependencies=CHANGER)
