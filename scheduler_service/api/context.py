@@ -16,6 +16,8 @@ from scheduler_service.api.services.leader_line import LeaderLine
 from scheduler_service.api.services.limit_figures import LimitFigures
 from scheduler_service.api.services.limited_reads import LimitedLeader, limited_stores, sees_run
 from scheduler_service.api.services.live_progress import LiveProgress
+from scheduler_service.api.services.plans import Plans
+from scheduler_service.api.services.ran import PastDays
 from scheduler_service.bootstrap.parts import Stores
 from scheduler_service.config.settings import Settings
 from scheduler_service.core.audit import Caller
@@ -39,6 +41,8 @@ class ApiContext:
     clock: Callable[[], Instant]
     logins: FailedLogins = field(default_factory=FailedLogins)
     limit_figures: LimitFigures = field(default_factory=LimitFigures)
+    plans: Plans = field(default_factory=Plans)
+    past_days: PastDays = field(default_factory=PastDays)
     live_progress: LiveProgress = field(default_factory=LiveProgress)
 
     def ask_leader(self, what: str, subject: str | None = None) -> Mapping[str, Any]:

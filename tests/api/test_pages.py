@@ -29,6 +29,7 @@ PAGES = (
     "/freezes",
     "/limits",
     "/calendars",
+    "/calendar?view=day&date=2026-01-01",
     "/load",
     "/explain",
     "/explain?job_id=a.job&at=2026-01-01 00:00",

@@ -86,5 +86,18 @@ def test_the_peak_in_words_is_the_bar_that_is_marked_and_equal_hours_are_counted
     later = chart(begin, [0] * 2 + [1, 0, 0, 0] * 9 + [2, 2, 2, 2] + [1, 0, 0, 0] * 13 + [2, 2])
     assert [bar.label for bar in later.bars if bar.peak] == ["20:00"]
     assert (later.most, later.peak_text) == (8, "runs from 20:00 UTC")
+    assert [bar.label for bar in shown.bars if bar.partial] == ["10:00", "10:00"]
+    assert shown.bars[14].link.endswith("&tz=utc#h0")
     none = chart(begin, [0] * 96)
     assert (none.most, none.peak_text, any(bar.peak for bar in none.bars)) == (0, "runs", False)
+
+
+@pytest.mark.parametrize(
+    ("highest", "loads"),
+    [(1, [1]), (3, [1, 2, 3]), (7, [2, 4, 6]), (10, [5, 10]), (48, [10, 20, 30, 40]), (900, [200, 400, 600, 800])],
+)
+def test_the_axis_of_loads_has_round_figures(highest: int, loads: list[int]) -> None:
+    begin = NOW - NOW % DAY
+    shown = chart(begin, [highest, 0, 0, 0] + [0] * 92)
+    assert [load for load, _ in shown.ticks] == loads
+    assert shown.ticks[-1][1] == pytest.approx(100 - 100 * loads[-1] / highest, abs=0.01)

@@ -33,7 +33,10 @@ READER: Final = [Depends(require_page)]
 CHANGER: Final = [Depends(require_operator_page), Depends(require_csrf)]
 NAVIGATION: Final = (
     ("Now", (("/", "Overview"), ("/failures", "Failures"), ("/workers", "Workers"), ("/queues", "Queues"))),
-    ("Work", (("/jobs", "Jobs"), ("/runs", "Runs"), ("/timeline", "Timeline"), ("/load", "Load"))),
+    (
+        "Work",
+        (("/jobs", "Jobs"), ("/runs", "Runs"), ("/timeline", "Timeline"), ("/calendar", "Calendar"), ("/load", "Load")),
+    ),
     ("Control", (("/limits", "Limits"), ("/freezes", "Freezes"), ("/calendars", "Calendars"))),
     ("Records", (("/explain", "Explain"), ("/audit", "Audit"))),
     ("Help", (("/manual", "Manual"), ("/docs", "API"), ("/flower", "Flower"))),

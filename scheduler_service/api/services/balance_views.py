@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from itinerary.protocol.instants import HOUR, MINUTE, Instant, format_instant, parse_instant
+from itinerary.protocol.instants import DAY, HOUR, MINUTE, Instant, format_instant, parse_instant
 from scheduler_service.core.explain.relative import rough
 
 _SLOT: Final = 15 * MINUTE
 _HEATS: Final = 5
+_TICKS: Final = 4
 LISTED: Final = 200
 REASONS: Final = {
     "job_running": "is running",
@@ -21,13 +22,18 @@ REASONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One hour: its position from the left, its height in percent of the chart, and whether it is the marked peak."""
+    """One hour: its position from the left, its height in percent of the chart, and whether it is the marked peak.
+
+    Of a `partial` one the window has not all quarters. `link` leads to its jobs.
+    """
 
     place: int
     label: str
     count: int
     height: float
     peak: bool
+    partial: bool
+    link: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,14 @@ class Chart:
     def columns(self) -> int:
         """Return how many hours are drawn."""
         return len(self.bars)
+
+    @property
+    def ticks(self) -> list[tuple[int, float]]:
+        """Return round loads, at most four, with their distance from the top in percent."""
+        tenth = 10 ** (len(str(self.scale)) - 1)
+        steps = (step for step in (tenth // 5, tenth // 2, tenth, 2 * tenth, 5 * tenth) if step)
+        step = next(step for step in steps if self.scale // step <= _TICKS)
+        return [(load, round(100 - 100 * load / self.scale, 2)) for load in range(step, self.scale + 1, step)]
 
     @property
     def peak_text(self) -> str:
@@ -84,10 +98,19 @@ def chart(first_slot: Instant, loads: Sequence[int], *, beside: Sequence[int] = 
     peak = hours.index(highest) if highest else None
     scale = max(1, highest, *others)
     first_hour = first_slot - first_slot % HOUR
+    over = first_slot + len(loads) * _SLOT
     bars = tuple(
-        Bar(n, _clock(first_hour + n * HOUR), count, 100 * count / scale, n == peak) for n, count in enumerate(hours)
-    )
+        Bar(
+            n, _clock(at), count, 100 * count / scale, n == peak, at < first_slot or at + HOUR > over, _hour_link(at),
+        )
+        for n, count in enumerate(hours)
+        for at in [first_hour + n * HOUR]
+    )  # fmt: skip
     return Chart(bars, _cells(first_slot, loads, max(1, *loads, *beside)), highest, scale)
+
+
+def _hour_link(at: Instant) -> str:
+    return f"/calendar?view=day&date={format_instant(at)[:10]}&tz=utc#h{at % DAY // HOUR}"
 
 
 def _hours(first_slot: Instant, loads: Sequence[int]) -> list[int]:
