@@ -132,6 +132,12 @@ def test_the_page_shows_a_bar_with_words(api: TestClient, leader: AnsweringLeade
     assert "<progress" not in api.get(f"/runs/{running[2]}").text
 
 
+@pytest.mark.parametrize("path", ["/", "/runs?state=running"])
+def test_lists_of_what_runs_tell_it(api: TestClient, leader: AnsweringLeader, running: list[str], path: str) -> None:
+    show(leader, {running[0]: SHOWN})
+    assert api.get(path).text.count("<small>412 of 1,000 rows</small>") == 1
+
+
 @pytest.mark.parametrize(
     ("done", "total", "unit", "text", "share"),
     [

@@ -111,6 +111,22 @@ def test_an_assertion_that_fails_shows_what_was_enqueued(service: Service, app: 
             service.assert_enqueued(close, **wrong)  # type: ignore[arg-type]
 
 
+def test_progress_is_checked_as_in_a_worker(app: Celery, service: Service) -> None:
+    @app.task(name="shop.counts", shared=False)
+    def counts(done: Any) -> None:
+        run = current_run()
+        assert run is not None
+        run.progress(done, 10, "rows")
+
+    client = service.client()
+    client.enqueue("shop.counts", [3])
+    (run,) = service.run_due()
+    assert (run.state, run.progress) == ("completed", None), "over: no task shows it any more"
+    client.enqueue("shop.counts", ["three"])
+    with pytest.raises(BadValue, match="done: 'three' is not accepted; give a number"):
+        service.run_due()
+
+
 def test_a_run_is_due_when_the_clock_that_the_test_moves_says_so(service: Service, calls: list[Any]) -> None:
     client = service.client()
     client.enqueue("shop.note", ["later"], run_at="2026-12-01T01:00:00Z")

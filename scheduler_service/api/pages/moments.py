@@ -5,6 +5,7 @@ The one place that writes a time for a page and reads one that was typed there, 
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from scheduler_service.api.pages.reader_zone import (
     reader_zone,
     wall_time,
 )
+from scheduler_service.core.contract.progress_text import progress_text
 from scheduler_service.core.explain.relative import relative, rough
 from scheduler_service.core.model import Run
 from scheduler_service.core.run_state import FINAL, RunState
@@ -87,6 +89,7 @@ class RunLine:
     attempt: int
     over: bool
     stopping: bool
+    progress: str | None = None
 
 
 def moment(instant: Instant, now: Instant) -> Moment:
@@ -158,8 +161,8 @@ def length(duration: Duration | None) -> str | None:
     return rough(duration)
 
 
-def run_line(run: Run, now: Instant) -> RunLine:
-    """Describe a run of a list as seen from `now`."""
+def run_line(run: Run, now: Instant, shown: Mapping[str, Any] | None = None) -> RunLine:
+    """Describe a run of a list as seen from `now`; `shown` is its progress."""
     ended = run.finished_at if run.finished_at is not None else now
     took = ended - run.started_at if run.started_at is not None else None
     waited = run.started_at - run.due_at if run.started_at is not None else None
@@ -168,6 +171,7 @@ def run_line(run: Run, now: Instant) -> RunLine:
         run.run_id, run.job_id, run.task, run.state.value, SHAPES[run.state], moment(run.scheduled_at, now),
         length(waited), length(took), run.worker, run.reason or (run.error.message if run.error else None),
         f"{run.run_id}~{run.attempt}", run.attempt, over, run.cancel_requested_at is not None and not over,
+        progress_text(shown) if shown else None,
     )  # fmt: skip
 
 

@@ -77,6 +77,7 @@ def overview(context: ApiContext) -> Overview:
     jobs = stores.jobs.list(JobFilter(), _JOBS, None)
     all_jobs = jobs.next_cursor is None
     running = stores.runs.list(RunFilter(states=(RunState.RUNNING,)), _RUNNING, None)
+    progress = context.progress_of(*running.items)
     latest = stores.runs.list(RunFilter(until=now + SECOND), _RUNS, None)
     troubles = stores.history.troubles(now - HOUR, TROUBLES)
     counts = stores.history.active_counts(_MOST_COUNTED)
@@ -90,7 +91,7 @@ def overview(context: ApiContext) -> Overview:
         workers=sum(worker["alive"] for worker in live.workers) if live.figures else None,
         counts=[(state.value, SHAPES[state], _count(counts[state])) for state in RunState if state in ACTIVE],
         health=health(stores.history.latest(now - DAY, now, _SAMPLE), _SAMPLE, now),
-        running=[run_line(run, now) for run in running.items],
+        running=[run_line(run, now, progress.get(run.run_id)) for run in running.items],
         coming=_coming(planned if all_jobs else {}, live, now),
         runs=[run_line(run, now) for run in latest.items],
         issues=[

@@ -53,6 +53,7 @@ def list_runs(
     found = reader.tried(lambda: context.stores.runs.list(wanted, _RUNS, cursor))
     wrong, now = reader.wrong(), context.clock()
     listed = found if found is not None and wrong is NOTHING_WRONG else _EMPTY
+    progress = context.progress_of(*listed.items)
     pairs = (
         ("job_id", job_id),
         *(("state", name) for name in state or ()),
@@ -63,7 +64,8 @@ def list_runs(
     asked = [(name, value) for name, value in pairs if value]
     total = context.stores.history.count_runs(wanted) if listed.items else Total(0, False)
     return page(
-        request, "runs.html", wrong=wrong, runs=[run_line(run, now) for run in listed.items], job_id=job_id,
+        request, "runs.html", wrong=wrong,
+        runs=[run_line(run, now, progress.get(run.run_id)) for run in listed.items], job_id=job_id,
         queue=queue, since=since, until=until, states=[(s.value, SHAPES[s], s in states) for s in RunState],
         filtered=bool(asked), first=urlencode(asked) if cursor else None,
         following=urlencode([*asked, ("cursor", listed.next_cursor)]) if listed.next_cursor else None,
