@@ -294,3 +294,25 @@ def test_a_change_leads_to_what_was_changed_whatever_it_is_called(api: TestClien
         "/jobs/adhoc_report",
         "/jobs/adhoc_report",
     ]
+
+
+def test_the_audit_says_what_a_batch_held_and_what_was_created(api: TestClient, job: dict[str, Any]) -> None:
+    runs = [{"task": "t", "run_at": "2030-01-01T00:00:00Z"} for _ in range(60)]
+    created = api.post("/api/v1/runs/batch", json={"runs": runs}).json()
+    first = next(iter(created["runs"]))["run_id"]
+    page = api.get("/audit").text
+    assert "<summary>60 runs</summary>" in page
+    assert f'href="/runs/{first}"' in page
+    assert "and 10 more" in page
+    assert api.post("/api/v1/jobs", json={**job, "kwargs": {"password": "hidden-one"}}).status_code == 201
+    api.delete("/api/v1/jobs/a.job")
+    page = api.get("/audit").text
+    assert "<summary>what was created</summary>" in page
+    assert "<summary>what it was</summary>" in page
+    assert "hidden-one" not in page
+
+
+def test_the_interactive_document_follows_the_theme(api: TestClient) -> None:
+    assert 'data-theme="auto"' in api.get("/docs").text
+    api.cookies.set("itinerary_theme", "dark")
+    assert '<html lang="en" class="dark-mode" data-theme="dark">' in api.get("/docs").text

@@ -8,9 +8,10 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from itinerary.protocol.instants import Instant
+from itinerary.protocol.redaction import redacted
 from scheduler_service.api.context import Context
 from scheduler_service.api.http.auth import require_operator_page
-from scheduler_service.api.pages.moments import Moment, moment, read_time
+from scheduler_service.api.pages.moments import Moment, moment, pretty, read_time
 from scheduler_service.api.pages.policy_text import Change, changes
 from scheduler_service.api.pages.shell import PageRoute, page
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Reader
@@ -20,6 +21,7 @@ from scheduler_service.core.contract.fields import read_text
 from scheduler_service.ports.records import AuditFilter
 
 _ENTRIES: Final = 50
+_OF_A_BATCH: Final = 50
 _LABELS: Final = {
     "subject": "Job or run", "actor": "Who", "action": "Action", "since": "From ({zone})", "until": "To ({zone})",
     "cursor": "Page of the list",
@@ -30,7 +32,10 @@ router = APIRouter(include_in_schema=False, dependencies=[Depends(require_operat
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One change; `link` leads to the changed object."""
+    """One change; `link` leads to the changed object.
+
+    `runs` are the first runs of a batch of `batch` runs; `kept` is what was created or deleted, as JSON.
+    """
 
     at: Moment
     actor: str
@@ -39,6 +44,9 @@ class Line:
     subject: str | None
     link: str | None
     changes: list[Change]
+    batch: int
+    runs: list[str]
+    kept: tuple[str, str] | None
 
 
 @router.get("/audit")
@@ -74,8 +82,22 @@ def show_audit(
 def _line(entry: AuditEntry, now: Instant) -> Line:
     return Line(
         moment(entry.at, now), entry.actor, entry.role, entry.action, entry.subject, _link(entry),
-        _changes(entry.before, entry.after),
+        _changes(entry.before, entry.after), *_batch(entry.after), _kept(entry.before, entry.after),
     )  # fmt: skip
+
+
+def _batch(after: Any) -> tuple[int, list[str]]:
+    runs = after.get("run_ids") if isinstance(after, dict) else None
+    return (len(runs), [str(run_id) for run_id in runs[:_OF_A_BATCH]]) if isinstance(runs, list) else (0, [])
+
+
+def _kept(before: Any, after: Any) -> tuple[str, str] | None:
+    """Return what a creation made or a deletion took away, with its name; None for other changes and for batches."""
+    if isinstance(before, dict) == isinstance(after, dict) or _batch(after)[0]:
+        return None
+    return (
+        ("what was created", pretty(redacted(after))) if before is None else ("what it was", pretty(redacted(before)))
+    )
 
 
 def _link(entry: AuditEntry) -> str | None:

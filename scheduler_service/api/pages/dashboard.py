@@ -42,7 +42,7 @@ from scheduler_service.api.pages import (
     workers,
 )
 from scheduler_service.api.pages.reader_zone import begin
-from scheduler_service.api.pages.shell import PageRoute, trouble
+from scheduler_service.api.pages.shell import PageRoute, theme_of, trouble
 from scheduler_service.api.pages.strangers import ask_to_sign_in
 from scheduler_service.api.pages.templating import DOCS_HEADERS, HERE, templates
 from scheduler_service.version import VERSION
@@ -85,9 +85,10 @@ for _part in (
 
 
 @router.get("/docs", dependencies=[Depends(require_page)])
-def documentation() -> Response:
+def documentation(request: Request) -> Response:
     """Serve the API's interactive documentation."""
-    return HTMLResponse(templates.get_template("docs.html").render(version=VERSION), headers=DOCS_HEADERS)
+    shown = templates.get_template("docs.html").render(version=VERSION, theme=theme_of(request))
+    return HTMLResponse(shown, headers=DOCS_HEADERS)
 
 
 @router.get("/openapi.json", dependencies=[Depends(require_page)])
