@@ -10,6 +10,7 @@ from itinerary.protocol.instants import parse_instant
 from scheduler_service.api.pages import reader_zone
 from scheduler_service.api.pages.moments import moment, read_time, sentence_times, typed_time
 from scheduler_service.api.pages.reader_zone import ReaderZone
+from scheduler_service.api.pages.templating import HERE
 from tests.support.answering_leader import AnsweringLeader
 from tests.support.forms import submit
 
@@ -120,3 +121,29 @@ def test_preferences_are_kept_in_cookies_and_lead_back(api: TestClient) -> None:
     submit(api, "/preferences", theme="auto", back="/")
     assert '<html lang="en">' in api.get("/").text
     assert api.post("/preferences", data={"theme": "dark"}).status_code == 403
+
+
+def test_every_form_with_times_sends_the_zone_in_which_it_was_shown() -> None:
+    forms = [
+        form
+        for template in (HERE / "templates").glob("*.html")
+        for form in re.findall(r"<form .*?</form>", template.read_text("utf-8"), re.DOTALL)
+        if re.search(r"<label>[^<]*\(\{\{ zone_name\(\)", form)
+    ]
+    assert len(forms) > 8
+    assert [form for form in forms if "zoned()" not in form] == []
+
+
+def test_a_run_is_shown_in_the_zone_of_its_job(api: TestClient, job: dict[str, Any], leader: AnsweringLeader) -> None:
+    schedule = {"kind": "cron", "expr": "0 9 * * *", "timezone": "Asia/Tokyo"}
+    api.post("/api/v1/jobs", json={**job, "schedule": schedule})
+    run_id = api.post("/api/v1/jobs/a.job/trigger").json()["run_id"]
+    api.cookies.update({**BERLINS, "itinerary_tz": "job"})
+    assert re.search(r"As of <time[^>]*>[-\d: ]+ Asia/Tokyo", api.get(f"/runs/{run_id}").text)
+    api.delete("/api/v1/jobs/a.job")
+    assert re.search(r"As of <time[^>]*>[-\d: ]+ UTC", api.get(f"/runs/{run_id}").text)
+
+
+def test_the_load_map_is_in_the_zone_of_the_page(api: TestClient, leader: AnsweringLeader) -> None:
+    api.cookies.update(BERLINS)
+    assert "hours in Europe/Berlin" in api.get("/parts/distribution").text

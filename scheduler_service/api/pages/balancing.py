@@ -12,11 +12,12 @@ from scheduler_service.api.context import Context
 from scheduler_service.api.http.auth import Who, may, require_operator_page, require_page
 from scheduler_service.api.http.problems import Problem
 from scheduler_service.api.pages.csrf import require_csrf
+from scheduler_service.api.pages.reader_zone import follow_reader
 from scheduler_service.api.pages.templating import part
 from scheduler_service.api.routes.balance import ask_for, seen_distribution
 from scheduler_service.api.services import balance_views as views
 
-router = APIRouter(include_in_schema=False, dependencies=[Depends(require_page)])
+router = APIRouter(include_in_schema=False, dependencies=[Depends(require_page), Depends(follow_reader)])
 OPERATOR = [Depends(require_operator_page), Depends(require_csrf)]
 
 

@@ -1,7 +1,6 @@
 """The page "why?": finds an explanation by a job and an instant, or by a run."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Annotated, Final, TypeVar
 from urllib.parse import quote
 
@@ -14,13 +13,12 @@ from itinerary.protocol.instants import DAY, Instant
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.pages.instant_picture import VERDICTS, picture_of
 from scheduler_service.api.pages.moments import SHAPES, Moment, RunLine, moment, read_time, run_line
-from scheduler_service.api.pages.reader_zone import follow_job
+from scheduler_service.api.pages.reader_zone import follow_job_of
 from scheduler_service.api.pages.shell import READER, PageRoute, page
 from scheduler_service.api.pages.wrong import Reader
 from scheduler_service.api.routes.explain import why_at
 from scheduler_service.api.routes.runs import known_run
 from scheduler_service.core.explain.explanation import Explanation
-from scheduler_service.core.schedules.schedule import zone_of
 from scheduler_service.ports.stores import RunFilter
 
 _SUGGESTED: Final = 8
@@ -40,7 +38,7 @@ def explain(request: Request, context: Context, job_id: Asked = "", at: Asked = 
     if is_there:
         return RedirectResponse(f"/runs/{quote(run_id.strip(), safe='')}#why", 303)
     if not run_id and name:
-        _follow(context, name)
+        follow_job_of(context.stores.jobs, name)
     if not run_id and name and at:
         instant = reader.tried(lambda: read_time(at, "at"))
         if instant is not None:
@@ -51,12 +49,6 @@ def explain(request: Request, context: Context, job_id: Asked = "", at: Asked = 
         picture=None if why is None else picture_of(why, now), verdicts=VERDICTS,
         instants=_instants(context, name, now), troubles=_troubles(context, now) if not name else [],
     )  # fmt: skip
-
-
-def _follow(context: ApiContext, job_id: str) -> None:
-    """Show times in the zone of the job if the reader wants so; a deleted job has no zone any more."""
-    with suppress(NotFound):
-        follow_job(zone_of(context.stores.jobs.get(job_id).schedule))
 
 
 def _instants(context: ApiContext, job_id: str, now: Instant) -> list[RunLine]:

@@ -4,6 +4,7 @@ A cookie keeps the reader's choice, another the zone of the browser, which its s
 request in whose context it was begun. Promises: one page shows one zone, and names it.
 """
 
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Final
@@ -11,9 +12,11 @@ from urllib.parse import unquote, urlencode
 
 from fastapi import Request
 
-from itinerary.protocol.errors import BadValue
+from itinerary.protocol.errors import BadValue, NotFound
 from itinerary.protocol.instants import SECOND, Instant, format_instant, parse_instant
+from scheduler_service.core.schedules.schedule import zone_of
 from scheduler_service.core.schedules.zones import first_instant_from, offset_at, passes_of, zone
+from scheduler_service.ports.stores import JobStore
 
 PARAMETER: Final = "tz"
 CHOSEN: Final = "itinerary_tz"
@@ -104,6 +107,18 @@ def follow_job(timezone: str) -> None:
     shown = _SHOWN.get()
     if shown.choice == "job":
         _SHOWN.set(replace(shown, name=timezone, of_job=True))
+
+
+def follow_job_of(jobs: JobStore, job_id: str | None) -> None:
+    """Show the zone of this job, if that is the reader's choice; a deleted job has none any more."""
+    if _SHOWN.get().choice == "job" and job_id is not None:
+        with suppress(NotFound):
+            follow_job(zone_of(jobs.get(job_id).schedule))
+
+
+async def follow_reader(request: Request) -> None:
+    """Take the reader's zone for a part outside of a page; a dependency, in the task that calls the route."""
+    begin(request)
 
 
 def wall_time(instant: Instant) -> str:

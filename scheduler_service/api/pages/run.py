@@ -11,6 +11,7 @@ from itinerary.protocol.trace_ids import trace_id_of
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.http.auth import Who
 from scheduler_service.api.pages.moments import SHAPES, Moment, moment, optional_moment, pretty, run_line
+from scheduler_service.api.pages.reader_zone import follow_job_of
 from scheduler_service.api.pages.run_bar import Durations, bar, durations
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Wrong, or_again
@@ -75,6 +76,7 @@ def retry(request: Request, context: Context, who: Who, run_id: str) -> Response
 
 
 def _view(context: ApiContext, run: Run) -> dict[str, Any]:
+    follow_job_of(context.stores.jobs, run.job_id)
     now = context.clock()
     body = run_body(run, context.progress_of(run).get(run.run_id))
     attempts = attempts_of(run)

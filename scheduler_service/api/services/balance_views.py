@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from itinerary.protocol.instants import DAY, HOUR, MINUTE, Instant, format_instant, parse_instant
+from scheduler_service.api.pages.reader_zone import reader_zone, wall_time
 from scheduler_service.core.explain.relative import rough
 
 _SLOT: Final = 15 * MINUTE
@@ -77,7 +78,7 @@ class Chart:
         marked = next(bar for bar in self.bars if bar.peak)
         equal = sum(bar.count == self.most for bar in self.bars) - 1
         more = f", and in {equal} other hour{'' if equal == 1 else 's'}" if equal else ""
-        return f"runs from {marked.label} UTC{more}"
+        return f"runs from {marked.label} {reader_zone().name}{more}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,4 +163,4 @@ def skips_by_reason(skips: Sequence[Mapping[str, str]]) -> list[tuple[str, list[
 
 
 def _clock(at: Instant) -> str:
-    return format_instant(at)[11:16]
+    return wall_time(at)[11:16]
