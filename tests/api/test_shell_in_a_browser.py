@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from itinerary.client.sync import Client
+from itinerary.protocol.instants import format_instant
+from scheduler_service.api.context import system_clock
 from tests.support.axe import violations
 from tests.support.browser import Browser, find_browser
 from tests.support.site import Site, serving
@@ -22,7 +24,10 @@ CRON = {"kind": "cron", "expr": "0 9 * * *", "timezone": "Asia/Tokyo"}
 @pytest.fixture
 def site(sqlite_url: str, redis_url: str) -> Iterator[Site]:
     with serving(sqlite_url, redis_url) as served, Client(served.url) as client:
-        client.create_job({"job_id": "tokyo", "task": "pkg.task", "schedule": CRON})
+        body = {"job_id": "tokyo", "task": "pkg.task", "schedule": CRON}
+        client.create_job(body)
+        client.put_job("tokyo", {**body, "priority": 7})
+        client.trigger("tokyo")
         yield served
         served.database.close()
 
@@ -108,6 +113,20 @@ def _palette(browser: Browser, site: Site) -> None:
     _press(browser, "ArrowUp")
     _press(browser, "Enter")
     browser.wait_for("location.pathname === '/jobs/tokyo'")
+
+
+def test_pages_of_a_job_and_explanations_have_no_fault_of_axe(browser: Browser, site: Site) -> None:
+    at = format_instant(system_clock())
+    paths = (
+        f"/jobs/tokyo?at={at}&before=1&after=2", "/new-job", "/explain", f"/explain?job_id=tokyo&at={at}", "/nowhere",
+    )  # fmt: skip
+    for width, dark, seen in ((1440, False, paths), (1024, True, paths[:1]), (390, True, paths)):
+        browser.view(width, dark=dark)
+        for path in seen:
+            browser.open(f"{site.url}{path}")
+            assert violations(browser) == [], f"{path} at {width}"
+            assert browser.run("document.documentElement.scrollWidth") <= width, f"{path} at {width}"
+    assert [said for said in browser.complaints if "404" not in said] == []
 
 
 def _press(browser: Browser, key: str, **held: bool) -> None:
