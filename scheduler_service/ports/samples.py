@@ -5,7 +5,7 @@ bounded. It decides no step and no figure.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.model import Lease
@@ -26,11 +26,19 @@ class SampleSink(Protocol):
         """Keep each, in place of one of the same step, time and term, and delete what is too old. LeaseLost."""
 
 
+class Term(NamedTuple):
+    """A leadership: when it began, and when its leader was last confirmed; None of the newest one."""
+
+    term: int
+    began_at: Instant
+    confirmed_at: Instant | None
+
+
 class SampleStore(Protocol):
     """Reads samples; a bounded number, by their key."""
 
     def read(self, step: Step, since: Instant, until: Instant) -> list[Sample]:
         """The samples of this step with `at` in [since, until), in the order of time, then of terms."""
 
-    def terms(self, since: Instant, limit: int) -> list[tuple[int, Instant]]:
-        """The newest terms that began at or after `since`, each with its beginning, the newest first."""
+    def terms(self, since: Instant, limit: int) -> list[Term]:
+        """The newest terms, those aside that ended before `since`; the newest first."""

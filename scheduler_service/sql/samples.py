@@ -13,7 +13,7 @@ from sqlalchemy import delete, select
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.model import Lease
 from scheduler_service.core.samples import QueueSample, Sample, Step
-from scheduler_service.ports.samples import SampleSink, SampleStore
+from scheduler_service.ports.samples import SampleSink, SampleStore, Term
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.fence import fenced
 from scheduler_service.sql.record_tables import leaderships, samples
@@ -44,12 +44,15 @@ class SqlSampleStore(SampleSink, SampleStore):
         with self._database.read() as connection:
             return [_sample(*row) for row in connection.execute(found.order_by(_S.at, _S.term))]
 
-    def terms(self, since: Instant, limit: int) -> list[tuple[int, Instant]]:
-        past = select(_T.term, _T.began_at).where(_T.shard == _SHARD).order_by(_T.term.desc()).limit(limit)
+    def terms(self, since: Instant, limit: int) -> list[Term]:
+        columns = (_T.term, _T.began_at, _T.confirmed_at)
+        past = select(*columns).where(_T.shard == _SHARD).order_by(_T.term.desc()).limit(limit)
         present = select(leases.c.term, leases.c.acquired_at).where(leases.c.shard == _SHARD)
         with self._database.read() as connection:
-            rows = [*connection.execute(present), *connection.execute(past)]
-        return [(term, began) for term, began in rows if began >= since][:limit]
+            newest = [Term(*row, None) for row in connection.execute(present)]
+            older = [Term(*row) for row in connection.execute(past)]
+        ended = (term for term in older if term.confirmed_at is not None and term.confirmed_at >= since)
+        return [*newest, *ended][:limit]
 
 
 def row_of(step: Step, sample: Sample) -> dict[str, Any]:

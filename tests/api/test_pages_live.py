@@ -28,7 +28,7 @@ def live(*queues: dict[str, Any], workers: tuple[dict[str, Any], ...] = (WORKER,
 
 
 def told(seen: Live) -> list[str]:
-    return [issue.message for issue in issues(seen, (), NOW)]
+    return [issue.message for issue in issues(seen, NOW)]
 
 
 def test_a_queue_without_a_worker_is_told_once_and_is_no_lag() -> None:
@@ -47,8 +47,8 @@ def test_a_queue_that_is_behind_is_told_beside_one_without_a_worker() -> None:
         "In queue mail a run has been due for 2 min and has not started.",
         "In queue default a run has been due for 1 min and has not started.",
     ]
-    (_, mail, _) = issues(seen, (), NOW)
-    assert mail.link == "/runs?queue=mail&state=pending"
+    (_, mail, _) = issues(seen, NOW)
+    assert (mail.link, mail.label) == ("/queues/mail", "Open the queue")
     assert (lag_text(seen, NOW), lag_note(seen, NOW)) == ("2 min", "in mail")
 
 

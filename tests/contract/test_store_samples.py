@@ -62,10 +62,15 @@ def test_what_is_old_goes_with_the_next_sample(sql_stores: StoreBed, store: SqlS
         assert [tuple(row) for row in connection.execute(by_step)] == [(1, 3), (10, 31)]
 
 
-def test_terms_are_told_newest_first_with_their_beginning(sql_stores: StoreBed, store: SqlSampleStore) -> None:
+def test_terms_are_told_newest_first_with_their_beginning_and_their_last_confirmation(
+    sql_stores: StoreBed, store: SqlSampleStore
+) -> None:
     first = sql_stores.lead()
     sql_stores.leases.resign(first)
     second = sql_stores.lead("another")
-    assert [term for term, _ in store.terms(0, 10)] == [second.term, first.term]
-    assert store.terms(second.now + DAY, 10) == []
-    assert [term for term, _ in store.terms(0, 1)] == [second.term]
+    newest, older = store.terms(0, 10)
+    assert (newest.term, newest.confirmed_at, older.term) == (second.term, None, first.term)
+    assert older.confirmed_at is not None
+    assert older.began_at <= older.confirmed_at <= newest.began_at
+    assert [one.term for one in store.terms(second.now + DAY, 10)] == [second.term]
+    assert [one.term for one in store.terms(0, 1)] == [second.term]

@@ -7,7 +7,8 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request, Response
 
 from scheduler_service.api.context import Context
-from scheduler_service.api.pages.failures import WITHIN, Kind, kind_of, read_within
+from scheduler_service.api.pages.failure_groups import Kind, kind_of
+from scheduler_service.api.pages.failures import WITHIN, read_within
 from scheduler_service.api.pages.live import TROUBLES
 from scheduler_service.api.pages.moments import Moment, moment
 from scheduler_service.api.pages.shell import READER, PageRoute, page

@@ -3,22 +3,20 @@
 Promises: a second click on a group retries no run twice, since the new run's key is derived from the old run's id.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Annotated, Final
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 from uuid_utils.compat import uuid7
 
 from itinerary.protocol.errors import BadValue, NotFound
-from itinerary.protocol.instants import DAY, HOUR, Instant
+from itinerary.protocol.instants import DAY, HOUR
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.http.auth import Who
 from scheduler_service.api.pages.csrf import FormBody
+from scheduler_service.api.pages.failure_groups import Kind, grouped, kind_of
 from scheduler_service.api.pages.live import TROUBLES
 from scheduler_service.api.pages.missed_ranges import missed_ranges_text
-from scheduler_service.api.pages.moments import SHAPES, Moment, moment
 from scheduler_service.api.pages.outages import outages
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
 from scheduler_service.api.pages.wrong import Reader
@@ -26,7 +24,6 @@ from scheduler_service.core.audit import Caller
 from scheduler_service.core.contract.run_requests import again_once
 from scheduler_service.core.model import NewRun
 from scheduler_service.core.run_state import RunState
-from scheduler_service.ports.history import Trouble
 
 WITHIN: Final = {"1h": HOUR, "24h": DAY, "7d": 7 * DAY}
 _AT_ONCE: Final = 100
@@ -34,30 +31,6 @@ _OUTAGES: Final = 50
 _GROUPS: Final = 100
 
 router = APIRouter(include_in_schema=False, dependencies=READER, route_class=PageRoute)
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """The key of a group: the job (or the task of runs without one), the state and the error's type."""
-
-    job_id: str | None
-    task: str
-    state: RunState
-    error_type: str
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Failures of one kind, from the first to the last; `link` is the query of the page with exactly these."""
-
-    kind: Kind
-    link: str
-    shape: str
-    count: int
-    first: Moment
-    last: Moment
-    last_run_id: str
-    message: str
 
 
 @router.get("/failures")
@@ -109,32 +82,6 @@ def _tried_again(context: ApiContext, who: Caller, run_ids: Sequence[str]) -> li
     new = [retried for run_id in run_ids if (retried := _again(context, run_id)) is not None]
     enqueued = context.stores.runs.enqueue(new, by=who.audited_change("run.retry")) if new else []
     return [run.run_id for run, is_new in enqueued if is_new]
-
-
-def grouped(troubles: Iterable[Trouble], now: Instant, within: str) -> list[Group]:
-    """Group failures, the latest first, by their kind."""
-    kinds: dict[Kind, list[Trouble]] = {}
-    for trouble in troubles:
-        kinds.setdefault(kind_of(trouble), []).append(trouble)
-    groups = [_group(kind, found, now, within) for kind, found in kinds.items()]
-    return sorted(groups, key=lambda group: group.count, reverse=True)
-
-
-def _group(kind: Kind, latest_first: Sequence[Trouble], now: Instant, within: str) -> Group:
-    asked = {"within": within, "state": kind.state.value, "job_id": kind.job_id or "", "task": kind.task}
-    last = latest_first[0]
-    link = urlencode({**asked, "error_type": kind.error_type})
-    return Group(
-        kind, link, SHAPES[kind.state], len(latest_first), moment(latest_first[-1].finished_at, now),
-        moment(last.finished_at, now), last.run_id, last.message or last.reason or "",
-    )  # fmt: skip
-
-
-def kind_of(trouble: Trouble) -> Kind:
-    """Return the group of a failure."""
-    if trouble.state is RunState.MISSED:
-        return Kind(trouble.job_id, trouble.task, trouble.state, "")
-    return Kind(trouble.job_id, trouble.task, trouble.state, trouble.error_type or (trouble.reason or "").split(":")[0])
 
 
 def _read_kind(job_id: str, task: str, error_type: str) -> Kind:

@@ -1,23 +1,23 @@
 """The scheduler's present state for pages: the lease, the leader's figures if it answers, and alerts."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import quote
 
 from itinerary.protocol.errors import BrokerUnavailable
-from itinerary.protocol.instants import HOUR, SECOND, Instant, parse_instant
+from itinerary.protocol.instants import SECOND, Instant, parse_instant
 from scheduler_service.api.context import ApiContext
+from scheduler_service.api.pages.failure_groups import Group
 from scheduler_service.api.pages.moments import Moment, length, moment
 from scheduler_service.api.services.same_redis import other_redis
 from scheduler_service.api.services.who_leads import ask_holder
 from scheduler_service.core.redis_marks import SAME_REDIS
-from scheduler_service.core.run_state import RunState
-from scheduler_service.ports.history import Trouble
 from scheduler_service.ports.leases import LeaseView
 
 _LATE_AFTER: Final = 5 * SECOND
 _QUEUES: Final = 5
+_NAMED: Final = 3
 TROUBLES: Final = 1000
 """Upper bound of failed or missed runs that a page counts; beyond it, it shows "or more"."""
 
@@ -82,10 +82,12 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """A problem in one sentence, and the page with details."""
+    """A problem in one sentence, the page to go to with the word for it, and the group of failures to retry."""
 
     message: str
     link: str | None = None
+    label: str = "Show"
+    retry: Group | None = None
 
 
 def read_live(context: ApiContext) -> Live:
@@ -101,28 +103,23 @@ def read_live(context: ApiContext) -> Live:
     return Live(lease, figures or {}, inbox, other)
 
 
-def issues(live: Live, troubles: Sequence[Trouble], now: Instant) -> Iterator[Issue]:
-    """List the present problems, the gravest first."""
+def issues(live: Live, now: Instant, jobs_in: Callable[[str], Sequence[str]] = lambda queue: ()) -> Iterator[Issue]:
+    """List the problems of scheduler, workers and queues, the gravest first; `jobs_in` names those of a queue."""
     yield from _of_parts(live, now)
     if any(worker["alive"] for worker in live.workers):  # otherwise that is the one cause, already listed
-        yield from _orphans(live, now)
+        yield from _orphans(live, now, jobs_in)
     late = [lag for lag in live.lags(now) if lag.served and lag.behind > _LATE_AFTER]
     for lag in late[:_QUEUES]:
         yield Issue(
             f"In queue {lag.queue} a run has been due for {length(lag.behind)} and has not started.",
-            f"/runs?{urlencode({'queue': lag.queue, 'state': 'pending'})}",
+            _page_of(lag.queue),
+            "Open the queue",
         )
     if len(late) > _QUEUES:
         yield Issue(f"{len(late) - _QUEUES} more queues are behind.", "/workers")
-    recent = [trouble for trouble in troubles if trouble.finished_at > now - HOUR]
-    for state, text in ((RunState.FAILED, "failed for good"), (RunState.MISSED, "missed: too late to start")):
-        count = sum(trouble.state is state for trouble in recent)
-        if count:
-            more = " or more" if count == TROUBLES else ""
-            yield Issue(f"{count}{more} {_runs(count)} {text} in the last hour.", "/failures?within=1h")
 
 
-def _orphans(live: Live, now: Instant) -> Iterator[Issue]:
+def _orphans(live: Live, now: Instant, jobs_in: Callable[[str], Sequence[str]]) -> Iterator[Issue]:
     """Name each queue with waiting runs and without a living worker, once."""
     waited = {lag.queue: lag.behind for lag in live.lags(now)}
     orphans = [queue for queue in live.queues if not queue["workers"] and (queue["pending"] or queue["name"] in waited)]
@@ -130,10 +127,13 @@ def _orphans(live: Live, now: Instant) -> Iterator[Issue]:
         name, count = queue["name"], queue["pending"]
         runs = f"{count} {_runs(count)} {'waits' if count == 1 else 'wait'}" if count else "A run waits"
         since = f", the oldest for {length(waited[name])}" if name in waited else ""
+        jobs = jobs_in(name)
+        of = f" ({', '.join(jobs[:_NAMED])}{' and others' if len(jobs) > _NAMED else ''})" if jobs else ""
         yield Issue(
-            f"{runs} in queue {name}{since}, and no living worker listens there: start one with "
+            f"{runs} in queue {name}{of}{since}, and no living worker listens there: start one with "
             f"itinerary worker -Q {name}.",
-            "/workers",
+            _page_of(name),
+            "Open the queue",
         )
     if len(orphans) > _QUEUES:
         yield Issue(f"{len(orphans) - _QUEUES} more queues have runs that wait and no living worker.", "/workers")
@@ -158,6 +158,10 @@ def _of_parts(live: Live, now: Instant) -> Iterator[Issue]:
             "No worker sends heartbeats: start one with itinerary worker, or give the workers the Redis of the leader.",
             "/workers",
         )
+
+
+def _page_of(queue: str) -> str:
+    return f"/queues/{quote(queue, safe='')}"
 
 
 def _runs(count: int) -> str:

@@ -1,30 +1,28 @@
 """The first page: the leader, running and next runs, and alerts. Only shows."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
 
 from itinerary.protocol.errors import StoreUnavailable
-from itinerary.protocol.instants import DAY, HOUR, SECOND, Instant, parse_instant
+from itinerary.protocol.instants import DAY, SECOND, Instant, parse_instant
 from scheduler_service.api.context import ApiContext, Context
+from scheduler_service.api.pages.alerts import alerts
 from scheduler_service.api.pages.charts import Health, health
-from scheduler_service.api.pages.live import TROUBLES, Issue, Live, issues, read_live
-from scheduler_service.api.pages.missed_ranges import missed_ranges_text
+from scheduler_service.api.pages.coming import Change, changes_to_come
+from scheduler_service.api.pages.live import Issue, Live, read_live
 from scheduler_service.api.pages.moments import SHAPES, Moment, RunLine, length, moment, run_line
 from scheduler_service.api.pages.shell import READER, PageRoute, page
 from scheduler_service.api.pages.trends import CHOSEN, Window, shown_trends
 from scheduler_service.api.services.previews import next_runs
-from scheduler_service.core.balancing.balancer import needs_place
 from scheduler_service.core.model import Job
 from scheduler_service.core.run_state import ACTIVE, RunState
 from scheduler_service.ports.stores import JobFilter, RunFilter
 
 _JOBS: Final = 200
 _COMING: Final = 10
-_IDLE: Final = 50
 _RUNS: Final = 10
 _RUNNING: Final = 10
 _SAMPLE: Final = 2000
@@ -56,6 +54,7 @@ class Overview:
     running: list[RunLine]
     coming: list[Coming]
     runs: list[RunLine]
+    changes: list[Change]
     issues: list[Issue]
     has_jobs: bool
 
@@ -79,7 +78,6 @@ def overview(context: ApiContext) -> Overview:
     running = stores.runs.list(RunFilter(states=(RunState.RUNNING,)), _RUNNING, None)
     progress = context.progress_of(*running.items)
     latest = stores.runs.list(RunFilter(until=now + SECOND), _RUNS, None)
-    troubles = stores.history.troubles(now - HOUR, TROUBLES)
     counts = stores.history.active_counts(_MOST_COUNTED)
     planned = {job.job_id: _next(job, now) for job in jobs.items}
     return Overview(
@@ -94,13 +92,8 @@ def overview(context: ApiContext) -> Overview:
         running=[run_line(run, now, progress.get(run.run_id)) for run in running.items],
         coming=_coming(planned if all_jobs else {}, live, now),
         runs=[run_line(run, now) for run in latest.items],
-        issues=[
-            *issues(live, troubles, now),
-            *_left_out(context, now),
-            *_late_ends(context, now),
-            *_unreported(context),
-            *_idle(context, jobs.items, planned, now),
-        ],
+        changes=changes_to_come(context, now),
+        issues=[*alerts(context, live, jobs.items, planned, now)],
         has_jobs=bool(jobs.items),
     )
 
@@ -138,40 +131,3 @@ def _coming(planned: dict[str, Instant | None], live: Live, now: Instant) -> lis
     found |= {job_id: at for job_id, at in planned.items() if at is not None}
     soon = sorted((at, job_id) for job_id, at in found.items() if now <= at < now + DAY)
     return [Coming(job_id, moment(at, now)) for at, job_id in soon[:_COMING]]
-
-
-def _left_out(context: ApiContext, now: Instant) -> Iterator[Issue]:
-    missed_ranges = context.stores.history.missed_ranges(now - HOUR, TROUBLES)
-    message = missed_ranges_text(missed_ranges)
-    if message:
-        more = " or more" if len(missed_ranges) == TROUBLES else ""
-        yield Issue(f"{message}{more} left out in the last hour.", "/failures?within=1h#gaps")
-
-
-def _late_ends(context: ApiContext, now: Instant) -> Iterator[Issue]:
-    """Describe runs that missed their SLA."""
-    missed = context.stores.history.sla_misses(now - DAY, TROUBLES)
-    if missed:
-        more = " or more" if len(missed) == TROUBLES else ""
-        count = f"{len(missed)}{more} runs missed their SLA" if len(missed) > 1 else "1 run missed its SLA"
-        yield Issue(f"{count} (must_end_within) in the last day.", f"/runs/{quote(missed[0].run_id, safe='')}")
-
-
-def _unreported(context: ApiContext) -> Iterator[Issue]:
-    """Describe notifications that were given up."""
-    backlog = context.stores.outbox.backlog() if context.settings.notify_topics else None
-    if backlog is not None and backlog.dead:
-        count = f"{backlog.dead} {'notification was' if backlog.dead == 1 else 'notifications were'}"
-        yield Issue(f"{count} given up, the last for {backlog.last_dead}; then itinerary notify retry.")
-
-
-def _idle(
-    context: ApiContext, jobs: Sequence[Job], planned: dict[str, Instant | None], now: Instant
-) -> Iterator[Issue]:
-    """Name jobs that have no next run, are not paused and never ran; a job meant to run once that ran is not named."""
-    still = [job.job_id for job in jobs if planned[job.job_id] is None and not job.paused and not needs_place(job)]
-    ran = context.stores.history.latest_of(still[:_IDLE], now, 1)
-    never = [job_id for job_id in still[:_IDLE] if not ran[job_id]]
-    if never:
-        names = ", ".join(never[:3]) + (f" and {len(never) - 3} more" if len(never) > 3 else "")
-        yield Issue(f"Never ran, and never will: {names}.", f"/jobs/{never[0]}")

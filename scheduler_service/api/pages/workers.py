@@ -46,7 +46,7 @@ def show_workers(request: Request, context: Context) -> Response:
     live = read_live(context)
     return page(
         request, "workers.html", answers=bool(live.figures), workers=[worker_line(w, now) for w in live.workers],
-        queues=[_queue(q, now) for q in live.queues], issues=list(issues(live, (), now)),
+        queues=[_queue(q, now) for q in live.queues], issues=list(issues(live, now)),
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from itinerary.protocol.instants import Instant
 from scheduler_service.api.services.limited import out_of_scope
 from scheduler_service.core.samples import QueueSample, Sample, Step, total_of
 from scheduler_service.core.token_limits import Limits
-from scheduler_service.ports.samples import SampleStore
+from scheduler_service.ports.samples import SampleStore, Term
 
 
 class LimitedSamples(SampleStore):
@@ -21,7 +21,7 @@ class LimitedSamples(SampleStore):
             raise out_of_scope("the installation's trends")
         return [self._own(sample) for sample in self._samples.read(step, since, until)]
 
-    def terms(self, since: Instant, limit: int) -> list[tuple[int, Instant]]:
+    def terms(self, since: Instant, limit: int) -> list[Term]:
         return self._samples.terms(since, limit)
 
     def _own(self, sample: Sample) -> Sample:

@@ -78,8 +78,8 @@ def _check(since: Instant, until: Instant, step: Duration) -> None:
 
 
 def _terms(context: ApiContext, since: Instant) -> Iterator[Mark]:
-    for term, began_at in context.stores.samples.terms(since, _CHANGES):
-        yield Mark(began_at, "leader", f"a leader began term {term}")
+    for one in context.stores.samples.terms(since, _CHANGES):
+        yield Mark(one.began_at, "leader", f"a leader began term {one.term}")
 
 
 def _versions(found: Sequence[Sample]) -> Iterator[Mark]:
