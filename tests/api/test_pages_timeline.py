@@ -1,6 +1,7 @@
 """The timeline's picture: positions, rows, marks, ticks at local times; and the page's addresses."""
 
 from datetime import date
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -16,7 +17,7 @@ from scheduler_service.ports.timeline import Cell, LaneKind, LaneRun, Span
 NOW = 1_795_000_000 * SECOND
 SPAN = Span(NOW - HOUR, NOW, 100)
 UTC = ZoneInfo("UTC")
-LINKS = Links(lambda run_id: f"/runs/{run_id}", lambda begin, end: f"{begin}-{end}")
+LINKS = Links(lambda run_id: f"/runs/{run_id}", lambda job_id: f"/jobs/{job_id}", lambda begin, end: f"{begin}-{end}")
 
 
 def run(begin: Instant | None, end: Instant | None, state: RunState = RunState.COMPLETED) -> LaneRun:
@@ -58,6 +59,22 @@ def test_a_column_shows_what_failed_at_its_bottom_with_a_mark() -> None:
     assert (skipped.x, skipped.state, skipped.height) == (50, "skipped", 5)
     assert completed.text.endswith("99 completed, 1 failed")
     assert completed.link == f"{SPAN.since}-{SPAN.since + 36 * SECOND}"
+
+
+def test_what_is_planned_is_a_mark_of_its_own_unless_it_has_a_run() -> None:
+    lane = Lane("a", 1, [run(None, None, RunState.SCHEDULED)], ())
+    shown = Timeline(LaneKind.JOB, SPAN, Detail.RUNS, [lane], 0, 1, 1, False)
+    (chart,) = lane_charts(shown, UTC, NOW, LINKS, {"a": [SPAN.since, SPAN.since + HOUR // 2]})
+    assert [(bar.x, bar.state, bar.link) for bar in chart.bars] == [
+        (0, "scheduled", "/runs/run-scheduled"), (50, "planned", "/jobs/a"),
+    ]  # fmt: skip
+
+
+def test_the_coming_times_of_a_job_stand_in_its_lane(api: TestClient, job: dict[str, Any]) -> None:
+    assert api.post("/api/v1/jobs", json={**job, "schedule": {"kind": "interval", "every": "1m"}}).status_code == 201
+    page = api.get("/timeline?within=1h&job_id=a.job").text
+    assert page.count(" planned</title>") in (5, 6)
+    assert "planned</title>" not in api.get("/timeline?within=1h&by=queue&job_id=a.job").text
 
 
 def span(begin: str, length: int) -> Span:

@@ -1,7 +1,7 @@
 """The timeline page: runs as bars in lanes, from a year down to a second. Every view is an address; changes nothing."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Final
 from urllib.parse import quote, urlencode
@@ -19,7 +19,8 @@ from scheduler_service.api.pages.time_axis import place, ticks
 from scheduler_service.api.pages.timeline_chart import Links, lane_charts
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Reader
 from scheduler_service.api.routes.timeline import LONGEST, SHORTEST, FirstLane, span_of
-from scheduler_service.api.services.timelines import LANES, PARTS, Detail, Timeline, read_timeline
+from scheduler_service.api.services.planned_runs import planned_runs
+from scheduler_service.api.services.timelines import LANES, PARTS, Detail, Lane, Timeline, read_timeline
 from scheduler_service.core.contract.fields import read_text
 from scheduler_service.core.run_state import RunState
 from scheduler_service.core.schedules.zones import zone
@@ -86,6 +87,8 @@ def show_timeline(
     span = reader.tried(lambda: _span(within, begin, end, now)) or _last(HOUR, now)
     wrong = reader.wrong()
     shown = read_timeline(context.stores.timeline, by, span, wanted, first_lane) if wrong is NOTHING_WRONG else None
+    if shown and not shown.lanes and wanted.job_id:  # a job that has not run yet: what is planned
+        shown = replace(shown, lanes=[Lane(wanted.job_id, 0, (), ())])
     given = (("by", by.value), ("within", within), ("from", begin), ("to", end), ("job_id", job_id),
              *(("state", name) for name in state or ()), ("queue", queue),
              ("tz", reader_zone().name if reader_zone().named else ""))  # fmt: skip
@@ -143,10 +146,16 @@ def _moves(span: Span, address: Address) -> list[tuple[str, str, str]]:
 
 def _drawn(context: ApiContext, shown: Timeline, address: Address, now: Instant) -> dict[str, Any]:
     span, shown_in = shown.span, zone(reader_zone().name)
-    links = Links(lambda run_id: f"/runs/{quote(run_id, safe='')}", address.time)
+    links = Links(
+        lambda run_id: f"/runs/{quote(run_id, safe='')}", lambda job_id: f"/jobs/{quote(job_id, safe='')}", address.time
+    )
+    planned: Mapping[str, Sequence[Instant]] = {}
+    if shown.by is LaneKind.JOB and span.until > now:
+        names = [lane.name for lane in shown.lanes if lane.name]
+        planned = planned_runs(context.stores.jobs, names, max(now, span.since - 1), span.until)
     following = shown.following
     return {
-        "ticks": ticks(span, shown_in), "lanes": lane_charts(shown, shown_in, now, links), "span": span,
+        "ticks": ticks(span, shown_in), "lanes": lane_charts(shown, shown_in, now, links, planned), "span": span,
         "since": format_instant(span.since), "until": format_instant(span.until),
         "now_at": place(span, now) if span.since <= now < span.until else None, "detail": shown.detail.value,
         "bands": _bands(context, span), "nobody": _NOBODY.get(shown.by, ""), "most": LANES,

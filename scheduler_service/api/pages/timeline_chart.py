@@ -5,7 +5,7 @@ Positions are in percent of the width, heights in pixels. Pure.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -23,6 +23,8 @@ _COLUMN: Final = 18
 _EDGE: Final = 3
 _SHAPED: Final = 25
 _SEEN: Final = 0.4
+PLANNED: Final = "◇"
+_NONE: Final[Mapping[str, Sequence[Instant]]] = {}
 _BAD: Final = frozenset({RunState.FAILED, RunState.MISSED, RunState.CANCELLED})
 _GOOD: Final = tuple(state for state in RunState if state not in _BAD)
 
@@ -59,14 +61,17 @@ class LaneChart:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """The addresses of bars: a run's page, and the timeline of a shorter time."""
+    """The addresses of bars: a run's page, a job's, and the timeline of a shorter time."""
 
     run: Callable[[str], str]
+    job: Callable[[str], str]
     zoom: Callable[[Instant, Instant], str]
 
 
-def lane_charts(shown: Timeline, zone: ZoneInfo, now: Instant, links: Links) -> list[LaneChart]:
-    """Draw every lane, columns to one scale."""
+def lane_charts(
+    shown: Timeline, zone: ZoneInfo, now: Instant, links: Links, planned: Mapping[str, Sequence[Instant]] = _NONE
+) -> list[LaneChart]:
+    """Draw every lane, columns to one scale, and the `planned` times of jobs that have no run yet."""
     most = max((sum(states.values()) for lane in shown.lanes for _, states in _columns(lane.cells)), default=1)
     charts = []
     for lane in shown.lanes:
@@ -75,6 +80,9 @@ def lane_charts(shown: Timeline, zone: ZoneInfo, now: Instant, links: Links) -> 
         bars += [
             bar for part, states in _columns(lane.cells) for bar in _column(part, states, most, shown, zone, links)
         ]
+        known = {run.scheduled_at for run in lane.runs}
+        to_come = (at for at in planned.get(lane.name or "", ()) if at not in known)
+        bars += [_planned_mark(at, lane.name or "", shown.span, zone, links) for at in to_come]
         height = 2 * _EDGE + _ROW * (1 + max((row for _, row in rows), default=0))
         charts.append(LaneChart(lane.name, lane.number, height, bars, _states(lane)))
     return charts
@@ -115,6 +123,11 @@ def _run_bar(run: LaneRun, row: int, beside: int, span: Span, zone: ZoneInfo, no
         x, round(place(span, end) - x, 3), _EDGE + row * _ROW, _ROW - 4, run.state.value, shape, text,
         links.run(run.run_id),
     )  # fmt: skip
+
+
+def _planned_mark(at: Instant, job_id: str, span: Span, zone: ZoneInfo, links: Links) -> Bar:
+    text = f"{_clock(at, zone)} planned"
+    return Bar(place(span, at), 0.0, _EDGE, _ROW - 4, "planned", PLANNED, text, links.job(job_id))
 
 
 def _columns(cells: Sequence[Cell]) -> list[tuple[int, Counter[RunState]]]:
