@@ -40,6 +40,7 @@ from scheduler_service.ports.freezes import FreezeStore
 from scheduler_service.ports.history import HistoryStore
 from scheduler_service.ports.leases import LeaseStore
 from scheduler_service.ports.limits import LimitStore
+from scheduler_service.ports.monitors import MonitorStore
 from scheduler_service.ports.notices import Outbox
 from scheduler_service.ports.queues import QueueStore
 from scheduler_service.ports.records import AuditLog, Evidence, Wakeups
@@ -65,6 +66,7 @@ from scheduler_service.sql.leader.store import SqlLeaderStore
 from scheduler_service.sql.lease import SqlLeaseStore
 from scheduler_service.sql.limits import SqlLimitStore
 from scheduler_service.sql.migrations import check_schema
+from scheduler_service.sql.monitors import SqlMonitorStore
 from scheduler_service.sql.outbox import SqlOutbox
 from scheduler_service.sql.pruning import SqlPruning
 from scheduler_service.sql.queues import SqlQueueStore
@@ -102,6 +104,7 @@ class Stores:
     zone_rules: ZoneRulesStore
     calendar_store: CalendarStore
     feed_store: FeedStore
+    monitor_store: MonitorStore
     sessions: SessionStore
     samples: SampleStore
     sign_ins: SignInStore
@@ -123,8 +126,9 @@ def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]
             SqlAuditLog(database), SqlEvidence(database), SqlHistoryStore(database),
             SqlOutbox(database), queues, marks, SqlQueueStore(database),
             SqlLimitStore(database), SqlFreezeStore(database), SqlZoneRulesStore(database), SqlCalendarStore(database),
-            SqlFeedStore(database), SqlSessionStore(database), SqlSampleStore(database), SqlSignInStore(database),
-            SqlBulkStore(database), SqlTimelineStore(database), SqlShareLinkStore(database),
+            SqlFeedStore(database), SqlMonitorStore(database, settings.notify_topics), SqlSessionStore(database),
+            SqlSampleStore(database), SqlSignInStore(database), SqlBulkStore(database), SqlTimelineStore(database),
+            SqlShareLinkStore(database),
         )  # fmt: skip
     finally:
         marks.close()
@@ -179,7 +183,7 @@ def open_leader(settings: Settings) -> Iterator[Leader]:
             _own_port(settings, leader, meter),
             leader_notifies(settings, database, holder, meter.notices),
             calendars_refreshed(settings, database, holder, meter.calendars.failing),
-            slas_judged(settings, database, holder, meter.sla.judged),
+            slas_judged(settings, database, holder, meter.sla),
             pings_sent(settings, database, holder, meter.pings),
         ):
             yield leader

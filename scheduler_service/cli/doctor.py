@@ -2,9 +2,10 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from scheduler_service.broker.inbox import RedisInbox
 from scheduler_service.cli.calendar_checks import check_calendars
 from scheduler_service.cli.findings import Finding, NotKnown, NotWell, found
 from scheduler_service.cli.job_checks import check_jobs
+from scheduler_service.cli.monitor_checks import check_monitors
 from scheduler_service.cli.output import print_json
 from scheduler_service.cli.queue_checks import check_queues
 from scheduler_service.cli.redis_rights import check_rights
@@ -68,6 +70,7 @@ def examine(settings: Settings, *, as_json: bool = False) -> int:
 
 def _findings(settings: Settings) -> Iterator[Finding]:
     """Yield each check after those that it depends on."""
+    checked = partial(partial, _checked, settings)
     yield Finding("settings", True, "accepted")
     yield found("package", _package, "then restart everything")
     database = found("database", lambda: _database(settings), "check that it is running, then run `itinerary migrate`")
@@ -80,8 +83,9 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     workers = found("workers", lambda: _workers(settings), _NO_WORKER, leader)
     yield database
     yield found("history", lambda: history(settings), "its leader's log says why it is not pruned", database)
-    yield found("jobs", lambda: _jobs(settings), "use the release that created them, or replace them", database)
-    yield found("calendars", lambda: _calendars(settings), "repair the file, or save the calendar again", database)
+    yield found("jobs", checked(check_jobs), "use the release that created them, or replace them", database)
+    yield found("calendars", checked(check_calendars), "repair the file, or save the calendar again", database)
+    yield found("monitors", checked(check_monitors), "see `itinerary monitors show ID`", database)
     yield redis
     yield found("rights", lambda: check_rights(settings), "grant it to the user, see Security in the manual", redis)
     yield found("redis data", lambda: _redis_keeps(settings), "change it in the configuration of Redis", redis)
@@ -139,16 +143,10 @@ def _database(settings: Settings) -> str:
     return f"{shown_url(settings.database_url)}, schema up to date"
 
 
-def _jobs(settings: Settings) -> str:
+def _checked(settings: Settings, check: Callable[[Database], str]) -> str:
     with opened(settings) as database:
         check_schema(database)
-        return check_jobs(database)
-
-
-def _calendars(settings: Settings) -> str:
-    with opened(settings) as database:
-        check_schema(database)
-        return check_calendars(database)
+        return check(database)
 
 
 def history(settings: Settings) -> str:

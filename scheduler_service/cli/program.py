@@ -27,6 +27,7 @@ from scheduler_service.cli.import_others import (
 from scheduler_service.cli.jobs import jobs
 from scheduler_service.cli.limits import limits
 from scheduler_service.cli.migrating import import_beat
+from scheduler_service.cli.monitors import monitors
 from scheduler_service.cli.notify import notify
 from scheduler_service.cli.processes import api, doctor, flower, leader, migrate, up, worker
 from scheduler_service.cli.pruning import prune
@@ -86,6 +87,7 @@ app.add_typer(bulk, name="bulk")
 app.add_typer(queues, name="queues")
 app.add_typer(calendars, name="calendars")
 app.add_typer(limits, name="limits")
+app.add_typer(monitors, name="monitors")
 app.add_typer(freezes, name="freezes")
 app.add_typer(zones, name="zones")
 app.add_typer(schedule, name="schedule")

@@ -1,11 +1,10 @@
-"""The thread that judges SLAs while its process leads: each run with `must_end_within` once, when its time has come.
+"""The thread that judges what has come to its time while its process leads: SLAs of runs, pings of monitors.
 
 The database remembers what is judged, so a takeover repeats and forgets nothing. A new leader waits until it has read
 the reports that came meanwhile. Promises that a failure here never stops a leader, and that the loop never waits for
 it.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -15,7 +14,8 @@ from itinerary.protocol.instants import SECOND, Duration
 from scheduler_service.loops.mailbox import monotonic
 from scheduler_service.loops.repeating import Repeating
 from scheduler_service.ports.leases import LeaseStore
-from scheduler_service.ports.sla import Judged, SlaStore
+from scheduler_service.ports.monitors import MonitorStore
+from scheduler_service.ports.sla import JudgeMeter, SlaStore
 
 log = structlog.get_logger(__name__)
 
@@ -29,13 +29,14 @@ _SHARD: Final = 0
 
 
 class SlaJudge(Repeating):
-    """One process's judge; `count` is given the number of runs judged."""
+    """One process's judge."""
 
     def __init__(
         self,
         leases: LeaseStore,
         store: SlaStore,
-        count: Callable[[Judged], None],
+        monitors: MonitorStore,
+        meter: JudgeMeter,
         holder: str,
         *,
         after_a_takeover: Duration = _AFTER_A_TAKEOVER,
@@ -43,7 +44,8 @@ class SlaJudge(Repeating):
         super().__init__("sla-judge", on_crash=_log_end)
         self._leases = leases
         self._store = store
-        self._count = count
+        self._monitors = monitors
+        self._meter = meter
         self._holder = holder
         self._after_a_takeover = after_a_takeover
         self._leads_since: Duration | None = None
@@ -58,7 +60,7 @@ class SlaJudge(Repeating):
         self._stopped.wait(_EVERY_SECONDS)
 
     def round(self) -> None:
-        """Judge what has come to its time, a bounded number."""
+        """Judge a bounded number of each."""
         lease = self._leases.peek(_SHARD)
         if lease is None or not lease.live or lease.holder != self._holder:
             self._leads_since = None
@@ -69,11 +71,15 @@ class SlaJudge(Repeating):
             return
         for _ in range(_PAGES):
             judged = self._store.judge(REPORTED, _A_PAGE)
-            self._count(judged)
+            self._meter.judged(judged)
             if judged.missed:
                 log.warning("runs missed their SLA", count=judged.missed)
             if judged.kept + judged.missed < _A_PAGE or self._stopped.is_set():
-                return
+                break
+        down = self._monitors.judge(_A_PAGE)
+        if down:
+            log.warning("monitors went down", count=down)
+        self._meter.monitored(self._monitors.counts())
 
 
 def _log_end(cause: BaseException) -> None:

@@ -1,11 +1,14 @@
-"""The Prometheus metrics of SLAs (`must_end_within`)."""
+"""The Prometheus metrics of SLAs (`must_end_within`) and of monitors."""
 
-from prometheus_client import CollectorRegistry, Counter
+from collections.abc import Mapping
 
-from scheduler_service.ports.sla import Judged
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from scheduler_service.core.monitors.model import MonitorState
+from scheduler_service.ports.sla import Judged, JudgeMeter
 
 
-class SlaMetrics:
+class SlaMetrics(JudgeMeter):
     """The counter on a registry; created once per registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -14,8 +17,16 @@ class SlaMetrics:
         )
         for outcome in ("kept", "missed"):
             self._judged.labels(outcome)
+        self._monitors = Gauge(
+            "scheduler_monitors", "Monitors by state, as the leader knows", ["state"], registry=registry
+        )
+        self.monitored({})
 
     def judged(self, found: Judged) -> None:
-        """Count runs that were judged."""
         self._judged.labels("kept").inc(found.kept)
         self._judged.labels("missed").inc(found.missed)
+
+    def monitored(self, counts: Mapping[MonitorState, int]) -> None:
+        for state in MonitorState:
+            if state is not MonitorState.LATE:
+                self._monitors.labels(state.value).set(counts.get(state, 0))

@@ -24,7 +24,9 @@ _KEPT: Final = (
     "PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "HOME", "TMPDIR", "TZ", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
     "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE",
 )  # fmt: skip
-_ALARMING: Final = frozenset({Topic.RUN_FAILED, Topic.RUN_MISSED, Topic.SLA_MISSED, Topic.LEADER_ABSENT})
+_ALARMING: Final = frozenset(
+    {Topic.RUN_FAILED, Topic.RUN_MISSED, Topic.SLA_MISSED, Topic.MONITOR_DOWN, Topic.LEADER_ABSENT}
+)
 
 
 class AppriseTarget(Target):
@@ -80,6 +82,6 @@ def _kind(topic: Topic, body: Any) -> str:
     items = body["data"]["items"]
     if topic is Topic.TEST:
         return "info"
-    if items and all(item.get("over") for item in items):
+    if topic is Topic.MONITOR_UP or (items and all(item.get("over") for item in items)):
         return "success"
     return "failure" if topic in _ALARMING else "warning"

@@ -8,7 +8,11 @@ def lines_of(body: Mapping[str, Any]) -> list[str]:
     """Return the text, and the details of each item."""
     lines = [f"{body['text'][:1].upper()}{body['text'][1:]}.", ""]
     for item in body["data"]["items"]:
-        lines += [f"* {item.get('job_id') or item.get('task') or body['type']}", *_details(item), ""]
+        lines += [
+            f"* {item.get('job_id') or item.get('task') or item.get('monitor_id') or body['type']}",
+            *_details(item),
+            "",
+        ]
     if body["data"]["more"]:
         lines += [f"and {body['data']['more']} more", ""]
     return lines

@@ -4,10 +4,12 @@ An implementation promises that a run is judged once and its notice committed wi
 never delays a run.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from itinerary.protocol.instants import Duration, Instant
+from scheduler_service.core.monitors.model import MonitorState
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,16 @@ class SlaMiss:
     run_id: str
     job_id: str | None
     end_by: Instant
+
+
+class JudgeMeter(Protocol):
+    """Counts what was judged, and shows the states of monitors."""
+
+    def judged(self, found: Judged) -> None:
+        """Count runs that were judged."""
+
+    def monitored(self, counts: Mapping[MonitorState, int]) -> None:
+        """Show how many monitors are in each state."""
 
 
 class SlaStore(Protocol):

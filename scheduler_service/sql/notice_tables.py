@@ -1,17 +1,17 @@
 """Tables of notifications: notices to report, and deliveries in progress, ended or dead; indexes of SLAs.
 
-`metadata` has the tables of all five modules: import it from here.
+`metadata` has the tables of all six modules: import it from here.
 """
 
 from typing import Final
 
 from sqlalchemy import BigInteger, Boolean, Column, Integer, Table, Text, and_, literal_column, true
 
-from scheduler_service.sql.bulk_tables import bulk_operations
 from scheduler_service.sql.column_types import InstantColumn
+from scheduler_service.sql.monitor_tables import monitors
 from scheduler_service.sql.tables import KEY, PAYLOAD, partial_index, runs
 
-metadata: Final = bulk_operations.metadata
+metadata: Final = monitors.metadata
 
 # One row for each topic and subject, with the `count` not yet reported. `holds`: a condition that held at the last
 # poll.

@@ -28,6 +28,7 @@ PAGES = (
     "/queues/default",
     "/freezes",
     "/limits",
+    "/monitors",
     "/calendars",
     "/calendar?view=day&date=2026-01-01",
     "/load",

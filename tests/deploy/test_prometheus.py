@@ -25,6 +25,7 @@ PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 
 LABELS = {
     "scheduler_sla_total": {"outcome"},
+    "scheduler_monitors": {"state"},
     "scheduler_pings_total": {"outcome"},
     "scheduler_runs_total": {"state"},
     "scheduler_misfires_total": {"policy"},

@@ -11,6 +11,7 @@ NAMES = {
     "queue": "mails",
     "name": "api",
     "calendar_id": "de",
+    "monitor_id": "backup",
     "operation_id": "01a222dd-ef98-74a3-a8cc-5dd25b5fc61c",
 }
 

@@ -23,6 +23,7 @@ from scheduler_service.api.openapi import (
     calendar_shapes,
     freeze_shapes,
     limit_shapes,
+    monitor_shapes,
     queue_shapes,
     schemas,
     zone_shapes,
@@ -49,7 +50,8 @@ _DOCUMENTED: Final = {
 }
 _IDS: Final = {
     "job_id": f"^{JOB_ID.pattern}$", "run_id": f"^{RUN_ID.pattern}$", "queue": f"^{QUEUE.pattern}$",
-    "name": f"^{LIMIT.pattern}$", "calendar_id": f"^{CALENDAR_ID.pattern}$", "freeze_id": f"^{FREEZE_ID.pattern}$",
+    "name": f"^{LIMIT.pattern}$", "calendar_id": f"^{CALENDAR_ID.pattern}$", "monitor_id": f"^{LIMIT.pattern}$",
+    "freeze_id": f"^{FREEZE_ID.pattern}$",
     "operation_id": f"^{OPERATION_ID.pattern}$",
 }  # fmt: skip
 _RETRY_AFTER: Final = {"description": "Seconds until a retry may succeed", "schema": {"type": "integer"}}
@@ -58,7 +60,7 @@ _REQUESTS: Final = (
     schemas.AgainIn, schemas.BackfillIn, schemas.PreviewIn, schemas.RunIn, schemas.BatchIn, schemas.ApplyIn,
     shapes.Problem, balance_shapes.RebalanceIn, queue_shapes.QueueIn, queue_shapes.QueuePauseIn,
     limit_shapes.LimitIn, limit_shapes.LimitPatch, freeze_shapes.FreezeIn, calendar_shapes.CalendarIn,
-    zone_shapes.ZoneDiffIn, bulk_shapes.BulkRunsIn, bulk_shapes.BulkJobsIn,
+    monitor_shapes.MonitorIn, zone_shapes.ZoneDiffIn, bulk_shapes.BulkRunsIn, bulk_shapes.BulkJobsIn,
 )  # fmt: skip
 
 

@@ -35,6 +35,17 @@ _AUDIT: Final = {
     "subject": "billing.close_2026-12-01T01:00:00Z", "before": {"state": "scheduled"},
     "after": {"state": "cancelled"},
 }  # fmt: skip
+_TOKEN: Final = "mon_3q2-7wAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+_BEARER: Final = f"Bearer {_TOKEN}"
+_MONITOR: Final = {
+    "title": "Backup of the shop", "schedule": {"kind": "cron", "expr": "0 2 * * *", "timezone": "Europe/Berlin"},
+    "grace": "30m", "description": "", "paused": False,
+}  # fmt: skip
+_MONITOR_OUT: Final = {
+    "monitor_id": "backup", **_MONITOR, "version": 1, "state": "up", "expected_at": "2026-12-02T01:00:00Z",
+    "last_ping_at": "2026-12-01T01:07:00Z", "last_outcome": "success", "last_duration": "7m",
+    "created_at": "2026-11-27T10:00:00Z", "updated_at": "2026-11-27T10:00:00Z",
+}  # fmt: skip
 _LIMIT: Final = {
     "concurrency": 5, "rate": {"count": 90, "per": "10s"}, "per_key": True, "overrides": {"acme": {"concurrency": 20}},
     "description": "calls to Stripe, by tenant",
@@ -193,6 +204,12 @@ EXAMPLES: Final[dict[str, Any]] = {
         "marks": [{"at": "2026-12-01T00:00:00Z", "kind": "leader", "text": "a leader began term 7"}],
     },
     "QueueIn": {"concurrency": 20, "rate": None, "fair": True, "description": "mails to customers"},
+    "MonitorIn": _MONITOR,
+    "Monitors": {"items": [_MONITOR_OUT], "next_cursor": None},
+    "MonitorOut": {**_MONITOR_OUT, "pings": [{"at": "2026-12-01T01:07:00Z", "outcome": "success", "duration": "7m"}]},
+    "MonitorSaved": {**_MONITOR_OUT, "token": None},
+    "MonitorToken": {"token": _TOKEN},
+    "PingAnswer": {"monitor_id": "backup", "state": "up", "expected_at": "2026-12-02T01:00:00Z"},
     "LimitIn": _LIMIT,
     "LimitPatch": {"concurrency": 8, "overrides": {"acme": None}},
     "LimitOut": _LIMIT_OUT,
@@ -255,6 +272,7 @@ EXAMPLES: Final[dict[str, Any]] = {
 """By the name of the schema; some requests carry their own."""
 
 PARAMETERS: Final[dict[str, Any]] = {
+    "monitor_id": "backup", "outcome": "success", "duration": "12s", "token": _TOKEN, "authorization": _BEARER,
     "name": "stripe", "freeze_id": "12", "operation_id": _BULK["operation_id"],
     "status": "active", "calendar_id": "berlin", "year": 2026,
     "job_id": "billing.close", "run_id": "billing.close_2026-12-01T01:00:00Z", "If-Match": '"3"', "If-None-Match": "*",

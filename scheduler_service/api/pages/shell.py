@@ -38,7 +38,7 @@ NAVIGATION: Final = (
         (("/jobs", "Jobs"), ("/runs", "Runs"), ("/timeline", "Timeline"), ("/calendar", "Calendar"), ("/load", "Load")),
     ),
     ("Control", (("/limits", "Limits"), ("/freezes", "Freezes"), ("/calendars", "Calendars"))),
-    ("Records", (("/explain", "Explain"), ("/audit", "Audit"))),
+    ("Records", (("/explain", "Explain"), ("/monitors", "Monitors"), ("/audit", "Audit"))),
     ("Help", (("/manual", "Manual"), ("/docs", "API"), ("/flower", "Flower"))),
 )
 """The groups of the navigation; a page adds a line to its group."""
@@ -56,6 +56,8 @@ _DONE: Final = {
     "freeze-started": "Nothing of it is dispatched while it holds. What no worker has started is recalled.",
     "freeze-ended": "Ended: what waited is dispatched, unless something else holds it.",
     "limit-saved": "Saved: no run is dispatched by the older bounds any more.",
+    "monitor-saved": "Saved: its next ping is expected from now on.",
+    "monitor-deleted": "Deleted: its token is worth nothing any more.",
     "limit-deleted": "Deleted: runs that name it wait for it no longer.",
     "calendar-saved": "Saved: jobs that use it follow 30 seconds later.",
     "calendar-deleted": "Deleted. Its versions stay as history.",

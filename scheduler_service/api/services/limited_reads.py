@@ -39,7 +39,7 @@ def limited_stores(stores: Stores, limits: Limits, who: Caller) -> Stores:
     jobs, runs = LimitedJobs(stores.jobs, limits), LimitedRuns(stores.runs, limits)
     return replace(
         stores, jobs=jobs, runs=runs, queue_store=LimitedQueues(stores.queue_store, limits),
-        limit_store=cast(Any, _Refused("the list of limits")),
+        limit_store=cast(Any, _Refused("the list of limits")), monitor_store=cast(Any, _Refused("monitors")),
         freeze_store=cast(Any, _Refused("the list of freezes")),
         calendar_store=cast(Any, _Calendars(stores.calendar_store)),
         job_sets=LimitedSets(stores.job_sets, limits), bulk=LimitedBulk(stores.bulk, who),

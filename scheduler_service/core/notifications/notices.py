@@ -32,6 +32,8 @@ _TEXTS: Final[Mapping[Topic, tuple[str, str]]] = {
     Topic.SLA_MISSED: ("1 run missed its SLA", "{} runs missed their SLA"),
     Topic.JOB_ENDED: ("a job has no next run", "{} jobs have no next run"),
     Topic.CALENDAR_STALE: ("a calendar cannot be refreshed", "{} calendars cannot be refreshed"),
+    Topic.MONITOR_DOWN: ("a monitor is down", "{} monitors are down"),
+    Topic.MONITOR_UP: ("a monitor is up again", "{} monitors are up again"),
     Topic.LEADER_LOST: ("a leader was lost, another leads", "{} leaders were lost, another leads"),
     Topic.LEADER_ABSENT: ("nobody leads: nothing is started", "nobody led, {} times"),
     Topic.TEST: ("a test: notifications arrive", "{} tests"),
@@ -180,7 +182,7 @@ def _joined(before: Notice, after: Notice) -> Notice:
 
 def _message(topic: Topic, notices: tuple[Notice, ...], now: Instant, message_id: str) -> Message:
     count = sum(notice.count for notice in notices)
-    names = [name for notice in notices[:3] if (name := notice.facts.get("job_id") or notice.facts.get("task"))]
+    names = [name for notice in notices[:3] if (name := _name_of(notice))]
     of_whom = f" ({', '.join(names)}{', ...' if len(notices) > len(names) else ''})" if names else ""
     body = {
         "type": topic.value,
@@ -193,6 +195,11 @@ def _message(topic: Topic, notices: tuple[Notice, ...], now: Instant, message_id
         },
     }
     return Message(message_id, topic, body, notices)
+
+
+def _name_of(notice: Notice) -> str | None:
+    facts = notice.facts
+    return facts.get("job_id") or facts.get("task") or facts.get("monitor_id")
 
 
 def _text(topic: Topic, notices: Sequence[Notice]) -> str:

@@ -14,6 +14,8 @@ class Topic(StrEnum):
     SLA_MISSED = "run.sla_missed"
     JOB_ENDED = "job.no_next_run"
     CALENDAR_STALE = "calendar.stale"
+    MONITOR_DOWN = "monitor.down"
+    MONITOR_UP = "monitor.up"
     LEADER_LOST = "leader.lost"
     LEADER_ABSENT = "leader.absent"
     TEST = "notify.test"

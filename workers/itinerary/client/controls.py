@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from itinerary.client.reads import Reads
-from itinerary.client.results import Calendar, CalendarPreview, Freeze, Limit, Queue
+from itinerary.client.results import Calendar, CalendarPreview, Freeze, Limit, Monitor, Queue
 from itinerary.client.run_body import Moment, moment_text
 from itinerary.client.transport import given, segment
 
@@ -47,6 +47,22 @@ class Controls(Reads):
     def delete_limit(self, name: str) -> None:
         """Delete a limit; ApiError 409 while a job names it."""
         self._api.send("DELETE", f"/limits/{segment(name)}")
+
+    def put_monitor(self, monitor_id: str, monitor: Mapping[str, Any]) -> Monitor:
+        """Define or replace a monitor: `schedule`, `grace`, `title`, `description`, `paused`.
+
+        The `token` of a new one is in the answer, and never shown again.
+        """
+        return Monitor.of(self._api.object("PUT", f"/monitors/{segment(monitor_id)}", json=monitor))
+
+    def renew_monitor_token(self, monitor_id: str) -> str:
+        """Replace the token of a monitor, and return the new one."""
+        token: str = self._api.object("POST", f"/monitors/{segment(monitor_id)}/token")["token"]
+        return token
+
+    def delete_monitor(self, monitor_id: str) -> None:
+        """Delete a monitor with its pings."""
+        self._api.send("DELETE", f"/monitors/{segment(monitor_id)}")
 
     def put_calendar(self, calendar_id: str, calendar: Mapping[str, Any]) -> Calendar:
         """Define or replace a calendar: `timezone`, `rules`, `description`; it holds from `effective_from` on."""

@@ -19,6 +19,7 @@ from itinerary.client.results import (
     JobPage,
     Limit,
     ListedJob,
+    Monitor,
     Preview,
     Queue,
     Run,
@@ -202,6 +203,14 @@ class Reads:
     def freeze(self, freeze_id: int) -> Freeze:
         """One freeze."""
         return Freeze.of(self._api.object("GET", f"/freezes/{freeze_id}"))
+
+    def monitors(self) -> list[Monitor]:
+        """Every monitor, without its pings."""
+        return [Monitor.of(item) for item in self._whole("/monitors", 100)]
+
+    def monitor(self, monitor_id: str) -> Monitor:
+        """One monitor, with its last pings."""
+        return Monitor.of(self._api.object("GET", f"/monitors/{segment(monitor_id)}"))
 
     def limits(self) -> list[Limit]:
         """Every limit, with its use as the leader knows it."""

@@ -19,6 +19,7 @@ from itinerary.client.results.jobs import (
     Retry,
     StandsFor,
 )
+from itinerary.client.results.monitors import Monitor, MonitorPing
 from itinerary.client.results.record import Answer, Record
 from itinerary.client.results.runs import (
     Attempt,
@@ -89,6 +90,8 @@ __all__ = [
     "Limit",
     "ListedJob",
     "Misfire",
+    "Monitor",
+    "MonitorPing",
     "Moved",
     "MovedJob",
     "Occurrence",

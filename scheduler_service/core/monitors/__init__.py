@@ -1,0 +1,1 @@
+"""Monitors: schedules that expect a ping from outside."""

@@ -1,0 +1,145 @@
+"""Monitors in the stores: pings judged by the database's clock, each consequence noted once, histories bounded."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+
+from itinerary.protocol.errors import NotFound
+from itinerary.protocol.instants import HOUR, SECOND
+from scheduler_service.core.audit import AuditedChange
+from scheduler_service.core.contract.monitor_json import read_monitor
+from scheduler_service.core.monitors.model import MonitorContent, MonitorState, PingOutcome
+from scheduler_service.core.notifications.topics import TOPICS
+from scheduler_service.sql import monitors as sql_monitors
+from scheduler_service.sql.monitor_tables import monitor_pings, monitors
+from scheduler_service.sql.monitors import SqlMonitorStore
+from scheduler_service.sql.notice_tables import notices
+from tests.support.store_bed import StoreBed
+
+BY = AuditedChange("olga", "operator", "monitor.put")
+SUCCESS, FAIL = PingOutcome.SUCCESS, PingOutcome.FAIL
+
+
+@pytest.fixture
+def bed(sql_stores: StoreBed) -> StoreBed:
+    return sql_stores
+
+
+@pytest.fixture
+def store(bed: StoreBed) -> SqlMonitorStore:
+    return SqlMonitorStore(bed.by_role["api"], TOPICS)
+
+
+def content(**more: Any) -> MonitorContent:
+    return read_monitor("backup", {"schedule": {"kind": "interval", "every": "1h"}, **more}, 0)
+
+
+def overdue(bed: StoreBed) -> None:
+    """The time of every ping and its grace are over."""
+    assert bed.database is not None
+    with bed.database.write() as connection:
+        ago = bed.database.read_clock(connection) - SECOND
+        connection.execute(update(monitors).where(monitors.c.alert_at.is_not(None)).values(alert_at=ago))
+
+
+def judge(bed: StoreBed) -> int:
+    """As the leader does."""
+    return SqlMonitorStore(bed.by_role["leader"], TOPICS).judge(10)
+
+
+def noted(bed: StoreBed) -> dict[str, int]:
+    assert bed.database is not None
+    with bed.database.read() as connection:
+        return {row.topic: row._mapping["count"] for row in connection.execute(select(notices))}
+
+
+def test_it_goes_down_once_without_a_ping_and_comes_back_once_with_one(bed: StoreBed, store: SqlMonitorStore) -> None:
+    new, is_new = store.put("backup", content(), "secret", by=BY)
+    assert (is_new, new.state, judge(bed)) == (True, MonitorState.NEW, 0)
+    overdue(bed)
+    assert [judge(bed), judge(bed)] == [1, 0]
+    assert (store.get("backup").state, store.down(10), noted(bed)) == (
+        MonitorState.DOWN,
+        ("backup",),
+        {"monitor.down": 1},
+    )
+    for _ in range(2):
+        assert store.ping("backup", "secret", SUCCESS, None) is not None
+    assert store.get("backup").state is MonitorState.UP
+    assert noted(bed) == {"monitor.down": 1, "monitor.up": 1}
+    assert store.counts() == {MonitorState.UP: 1}
+    assert store.ping("backup", "secret", FAIL, 5 * SECOND) is not None
+    assert noted(bed) == {"monitor.down": 2, "monitor.up": 1}
+
+
+def test_pings_that_came_while_nobody_led_raise_no_alarm(bed: StoreBed, store: SqlMonitorStore) -> None:
+    store.put("backup", content(), "secret", by=BY)
+    overdue(bed)
+    # The leader is away; the API takes the ping. Then a leader looks.
+    assert store.ping("backup", "secret", SUCCESS, None) is not None
+    assert (judge(bed), noted(bed)) == (0, {})
+
+
+def test_a_ping_that_comes_while_it_is_judged_wins_or_comes_after_it(
+    bed: StoreBed, store: SqlMonitorStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put("backup", content(), "secret", by=BY)
+    overdue(bed)
+    find: Callable[..., Any] = sql_monitors._find
+    later = store.get("backup").updated_at + HOUR
+    came: list[bool] = []
+
+    def late(connection: Any, monitor_id: str, *, locked: bool = False) -> Any:
+        if not came:  # between finding it and locking it
+            came.append(True)
+            connection.execute(update(monitors).values(alert_at=later))
+        return find(connection, monitor_id, locked=locked)
+
+    monkeypatch.setattr(sql_monitors, "_find", late)
+    assert (judge(bed), noted(bed)) == (0, {})
+
+
+def test_another_token_and_an_unknown_monitor_are_the_same(bed: StoreBed, store: SqlMonitorStore) -> None:
+    store.put("backup", content(), "secret", by=BY)
+    assert store.ping("backup", "other", SUCCESS, None) is None
+    assert store.ping("nothing", "secret", SUCCESS, None) is None
+    store.renew_token("backup", "newer", by=BY)
+    assert store.ping("backup", "secret", SUCCESS, None) is None
+    assert store.ping("backup", "newer", SUCCESS, None) is not None
+
+
+def test_an_edit_keeps_the_token_raises_the_version_and_an_equal_one_changes_nothing(
+    bed: StoreBed, store: SqlMonitorStore
+) -> None:
+    store.put("backup", content(), "secret", by=BY)
+    assert store.put("backup", content(), "other", by=BY)[0].version == 1
+    edited, is_new = store.put("backup", content(grace="1m"), "other", by=BY)
+    assert (edited.version, is_new) == (2, False)
+    assert store.ping("backup", "secret", SUCCESS, None) is not None
+
+
+def test_only_the_last_pings_are_kept_and_go_with_their_monitor(
+    bed: StoreBed, store: SqlMonitorStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql_monitors, "PINGS_KEPT", 3)
+    store.put("backup", content(), "secret", by=BY)
+    for number in range(5):
+        store.ping("backup", "secret", SUCCESS, number * SECOND)
+    assert [ping.duration for ping in store.pings("backup", 10)] == [4 * SECOND, 3 * SECOND, 2 * SECOND]
+    store.delete("backup", by=BY)
+    with pytest.raises(NotFound):
+        store.get("backup")
+    assert bed.database is not None
+    with bed.database.read() as connection:
+        assert connection.execute(select(monitor_pings)).first() is None
+
+
+def test_they_are_listed_by_id_page_by_page(bed: StoreBed, store: SqlMonitorStore) -> None:
+    for name in ("c", "a", "b"):
+        store.put(name, content(), name, by=BY)
+    first = store.list(2, None)
+    last = store.list(2, first.next_cursor)
+    assert [one.monitor_id for one in (*first.items, *last.items)] == ["a", "b", "c"]
+    assert last.next_cursor is None
