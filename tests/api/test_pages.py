@@ -98,6 +98,15 @@ def test_empty_pages_teach_what_to_do(api: TestClient) -> None:
         assert text in api.get(path).text
 
 
+def test_each_section_of_the_style_sheet_is_closed_before_the_next(api: TestClient) -> None:
+    """A merge that loses a brace puts all pages after it under one width of the screen."""
+    depth = 0
+    for number, line in enumerate(api.get("/static/itinerary.css").text.splitlines(), 1):
+        assert depth == 0 or not line.startswith("/*"), f"line {number} is within {depth} open braces"
+        depth += line.count("{") - line.count("}")
+    assert depth == 0
+
+
 def test_no_text_of_a_user_becomes_markup(api: TestClient, job: dict[str, Any], leader: AnsweringLeader) -> None:
     kwargs = {"key": NASTY, NASTY: 1}
     nasty = {"title": NASTY, "description": NASTY, "tags": [NASTY], "kwargs": kwargs}

@@ -14,10 +14,10 @@ from itinerary.client.sync import Client
 from itinerary.protocol.instants import HOUR, MILLISECOND, MINUTE, SECOND, format_instant
 from scheduler_service.core.leader.messages import Query
 from scheduler_service.sql.database import host_now
+from scheduler_service.sql.lease import SqlLeaseStore
 from scheduler_service.sql.tables import run_attempts
 from tests.support.answering_leader import AnsweringLeader
 from tests.support.browser import Browser, find_browser
-from tests.support.led import Led
 from tests.support.old_runs import keep, old_run
 from tests.support.site import Site, serving
 
@@ -28,6 +28,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(BROWSER is None, reason="there is no Chromium here; ITINERARY_TEST_BROWSER can name one"),
 ]
+WIDTHS: Final = (390, 1024, 1440)
 TRACEBACK: Final = 'Traceback (most recent call last):\n  File "/srv/shop/close.py", line 17, in close\n' * 8
 ERROR: Final = {"type": "shop.errors.NoSuchCustomer", "message": "no customer 4711", "traceback": TRACEBACK}
 
@@ -65,7 +66,7 @@ def _waits(query: Query) -> dict[str, Any]:
 
 
 def _rows(site: Site) -> dict[str, str]:
-    Led(site.database)
+    assert SqlLeaseStore(site.database).acquire(0, "one", HOUR) is not None
     now = host_now()
     at = now - HOUR
     ran: dict[str, Any] = {
@@ -111,7 +112,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 def test_no_run_is_wider_than_the_screen_and_none_complains(browser: Browser, shown: Shown) -> None:
-    for width in (390, 1024, 1440):
+    for width in WIDTHS:
         for dark in (False, True) if PICTURES else (False,):
             browser.view(width, dark=dark)
             for name, run_id in shown.runs.items():
@@ -136,6 +137,8 @@ def test_the_error_stands_first_and_the_bar_shows_every_attempt(browser: Browser
     assert kinds.count("span-pause") == 3
     titles = browser.run("[...document.querySelectorAll('svg.spans rect title')].map(t => t.textContent)")
     assert "attempt 4: running 2.000 s" in titles
+    fill = browser.run("getComputedStyle(document.querySelector('.span-running')).fill")
+    assert fill != browser.run("getComputedStyle(document.querySelector('.span-published')).fill")
     assert browser.run("document.querySelectorAll('table.attempts tbody tr').length") == 4
 
 
