@@ -22,6 +22,7 @@ from scheduler_service.api.openapi.documents import document_text, install_docum
 from scheduler_service.api.pages import balancing, dashboard
 from scheduler_service.api.pages.identity import provider_of
 from scheduler_service.api.routes import (
+    access,
     apply,
     audit,
     backfill,
@@ -103,6 +104,7 @@ def _routes() -> tuple[BaseRoute, ...]:
         stats,
         balance,
         zone_rules,
+        access,
         health,
         dashboard,
         balancing,

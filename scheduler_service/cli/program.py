@@ -9,6 +9,7 @@ import typer
 
 from itinerary import version as small
 from itinerary.protocol.errors import BadValue, BadValues, ItineraryError
+from scheduler_service.cli.access import sessions, share
 from scheduler_service.cli.applying import apply
 from scheduler_service.cli.bulk import bulk
 from scheduler_service.cli.bulk_jobs import delete, move, pause, resume
@@ -89,6 +90,8 @@ app.add_typer(calendars, name="calendars")
 app.add_typer(limits, name="limits")
 app.add_typer(monitors, name="monitors")
 app.add_typer(freezes, name="freezes")
+app.add_typer(sessions, name="sessions")
+app.add_typer(share, name="share")
 app.add_typer(zones, name="zones")
 app.add_typer(schedule, name="schedule")
 app.add_typer(notify, name="notify")

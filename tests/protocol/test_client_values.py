@@ -26,7 +26,7 @@ SCHEMAS: dict[str, Any] = json.loads((REPOSITORY / "scheduler_service/api/openap
 OUTSIDE = {
     "AuditEntry": "AuditOut", "Backfill": "BackfillOut", "Because": "BecauseOut", "Distribution": "DistributionOut",
     "Explanation": "ExplanationOut", "Job": "JobOut", "Plan": "PlanOut", "Queue": "QueueOut",
-    "Freeze": "FreezeOut", "Limit": "LimitOut",
+    "BrowserSession": "SessionOut", "ShareLink": "ShareLinkOut", "Freeze": "FreezeOut", "Limit": "LimitOut",
     "Calendar": "CalendarOut", "CalendarVersion": "CalendarVersionOut", "ZoneDiff": "ZoneDiffOut",
     "Rate": "RateOut", "Bounds": "BoundsOut", "Run": "RunOut",
     "BulkOperation": "BulkOut", "BulkPlan": "BulkPlanOut", "Rebalance": "RebalanceOut", "RebalancePlan": "PreviewOut",
@@ -79,6 +79,7 @@ def test_each_answer_of_the_document_has_its_result() -> None:
         "Files",
     }
     wrappers |= {"BulkAction", "BulkOn", "BulkState"}
+    wrappers |= {"Sessions", "ShareLinks"}
     wrappers |= {"Freezes", "FreezeStatus", "During", "ScopeAll", "ScopeQueues", "ScopeTags", "ScopeJobs"}
     known = {OUTSIDE.get(kind.__name__, kind.__name__) for kind in KINDS}
     assert set(SCHEMAS) - asked - schedules - wrappers == known

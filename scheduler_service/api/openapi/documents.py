@@ -16,8 +16,8 @@ from pydantic.json_schema import models_json_schema
 from itinerary.protocol.identity import JOB_ID, QUEUE, RUN_ID
 from itinerary.protocol.limits import LIMIT
 from scheduler_service.api.http.problems import MEDIA_TYPE
-from scheduler_service.api.openapi import answers as shapes
 from scheduler_service.api.openapi import (
+    access_shapes,
     balance_shapes,
     bulk_shapes,
     calendar_shapes,
@@ -28,6 +28,7 @@ from scheduler_service.api.openapi import (
     schemas,
     zone_shapes,
 )
+from scheduler_service.api.openapi import answers as shapes
 from scheduler_service.api.openapi.examples import EXAMPLES, HEADERS, PARAMETERS
 from scheduler_service.core.bulk import OPERATION_ID
 from scheduler_service.core.contract.calendar_json import CALENDAR_ID
@@ -51,7 +52,7 @@ _DOCUMENTED: Final = {
 _IDS: Final = {
     "job_id": f"^{JOB_ID.pattern}$", "run_id": f"^{RUN_ID.pattern}$", "queue": f"^{QUEUE.pattern}$",
     "name": f"^{LIMIT.pattern}$", "calendar_id": f"^{CALENDAR_ID.pattern}$", "monitor_id": f"^{LIMIT.pattern}$",
-    "freeze_id": f"^{FREEZE_ID.pattern}$",
+    "freeze_id": f"^{FREEZE_ID.pattern}$", "session_id": f"^{FREEZE_ID.pattern}$", "link_id": f"^{FREEZE_ID.pattern}$",
     "operation_id": f"^{OPERATION_ID.pattern}$",
 }  # fmt: skip
 _RETRY_AFTER: Final = {"description": "Seconds until a retry may succeed", "schema": {"type": "integer"}}
@@ -61,6 +62,7 @@ _REQUESTS: Final = (
     shapes.Problem, balance_shapes.RebalanceIn, queue_shapes.QueueIn, queue_shapes.QueuePauseIn,
     limit_shapes.LimitIn, limit_shapes.LimitPatch, freeze_shapes.FreezeIn, calendar_shapes.CalendarIn,
     monitor_shapes.MonitorIn, zone_shapes.ZoneDiffIn, bulk_shapes.BulkRunsIn, bulk_shapes.BulkJobsIn,
+    access_shapes.ShareLinkIn,
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from scheduler_service.api.openapi.access_shapes import ACCESS_EXAMPLES
 from scheduler_service.core.contract.job_json import DEFAULTS
 
 _SCHEDULE: Final = {
@@ -268,12 +269,13 @@ EXAMPLES: Final[dict[str, Any]] = {
     },
     "BulkOut": _BULK,
     "BulkPage": {"items": [_BULK], "next_cursor": None},
+    **ACCESS_EXAMPLES,
 }  # fmt: skip
 """By the name of the schema; some requests carry their own."""
 
 PARAMETERS: Final[dict[str, Any]] = {
     "monitor_id": "backup", "outcome": "success", "duration": "12s", "token": _TOKEN, "authorization": _BEARER,
-    "name": "stripe", "freeze_id": "12", "operation_id": _BULK["operation_id"],
+    "name": "stripe", "freeze_id": "12", "session_id": "17", "link_id": "3", "operation_id": _BULK["operation_id"],
     "status": "active", "calendar_id": "berlin", "year": 2026,
     "job_id": "billing.close", "run_id": "billing.close_2026-12-01T01:00:00Z", "If-Match": '"3"', "If-None-Match": "*",
     "Idempotency-Key": "order-17", "tag": "finance",

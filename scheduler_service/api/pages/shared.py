@@ -55,13 +55,13 @@ def links(request: Request, who: Who) -> Response:
 def ask_to_share(request: Request, wanted: PageAddress = "/") -> Response:
     """Show what is to be shared, and ask for how long."""
     _context(request)
-    return page(request, "share.html", wanted=_address(wanted), usual=format_duration(USUAL), link=None)
+    return page(request, "share.html", wanted=address_to_share(wanted), usual=format_duration(USUAL), link=None)
 
 
 @router.post("/links", dependencies=CHANGER)
 def share(request: Request, form: FormBody, who: Who) -> Response:
     """Create a link and show it, once."""
-    context, address = _context(request), _address(form.one("page"))
+    context, address = _context(request), address_to_share(form.one("page"))
     url, link = create_link(context, who, address, form.one("for") or format_duration(USUAL))
     base = (context.settings.public_url or str(request.base_url)).rstrip("/")
     until = moment(link.ends_at, context.clock())
@@ -133,11 +133,11 @@ def _context(request: Request) -> ApiContext:
     return context
 
 
-def _address(wanted: str) -> str:
+def address_to_share(wanted: str) -> str:
     """Return the address to share, without what was said once."""
     parts = urlsplit(wanted)
     if not shareable(wanted):
-        raise Problem(422, "this page cannot be shared: give the path of a page of the navigation, such as /jobs")
+        raise BadValue("page", wanted, "give the path of a page of the navigation that can be shared, such as /jobs")
     query = urlencode([(name, value) for name, value in parse_qsl(parts.query) if name != "done"])
     path = quote(unquote(parts.path), safe="/:@!$&'()*+,;=-._~")
     return f"{path}?{query}" if query else path

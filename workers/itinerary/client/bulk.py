@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from itinerary.client.controls import Controls
+from itinerary.client.access import Access
 from itinerary.client.results import BulkOperation, BulkPage, BulkPlan
 from itinerary.client.run_body import Moment, moment_text
 from itinerary.client.transport import given, segment
 
 
-class Bulk(Controls):
+class Bulk(Access):
     """Bulk operations: they go on in the service, page by page, whatever becomes of this program."""
 
     def plan_bulk_runs(

@@ -1,5 +1,6 @@
 """The answers of the API as typed objects: each field of `/openapi.json`, times as aware datetimes in UTC."""
 
+from itinerary.client.results.access import BrowserSession, CreatedShareLink, ShareLink
 from itinerary.client.results.bulk import BulkGroup, BulkOperation, BulkPage, BulkPlan
 from itinerary.client.results.calendars import Calendar, CalendarDay, CalendarPreview, CalendarVersion, MovedJob
 from itinerary.client.results.jobs import (
@@ -65,6 +66,7 @@ __all__ = [
     "Backfill",
     "Because",
     "Bounds",
+    "BrowserSession",
     "BulkGroup",
     "BulkOperation",
     "BulkPage",
@@ -76,6 +78,7 @@ __all__ = [
     "ChangedJob",
     "ChangedZone",
     "ClosedOccurrence",
+    "CreatedShareLink",
     "Distribution",
     "Explanation",
     "Freeze",
@@ -109,6 +112,7 @@ __all__ = [
     "Run",
     "RunPage",
     "RunProgress",
+    "ShareLink",
     "Skipped",
     "SlotLoad",
     "StandsFor",
