@@ -73,13 +73,11 @@ def lane_charts(
 ) -> list[LaneChart]:
     """Draw every lane, columns to one scale, and the `planned` times of jobs that have no run yet."""
     most = max((sum(states.values()) for lane in shown.lanes for _, states in _columns(lane.cells)), default=1)
-    charts = []
+    charts, parts = [], _Parts(shown.span, zone, links)
     for lane in shown.lanes:
         rows = _packed(lane.runs, now)
         bars = [_run_bar(run, row, len(lane.runs), shown.span, zone, now, links) for run, row in rows]
-        bars += [
-            bar for part, states in _columns(lane.cells) for bar in _column(part, states, most, shown, zone, links)
-        ]
+        bars += [bar for part, states in _columns(lane.cells) for bar in _column(parts.of(part), states, most)]
         known = {run.scheduled_at for run in lane.runs}
         to_come = (at for at in planned.get(lane.name or "", ()) if at not in known)
         bars += [_planned_mark(at, lane.name or "", shown.span, zone, links) for at in to_come]
@@ -137,27 +135,39 @@ def _columns(cells: Sequence[Cell]) -> list[tuple[int, Counter[RunState]]]:
     return list(of_part.items())
 
 
-def _column(
-    part: int, states: Counter[RunState], most: int, shown: Timeline, zone: ZoneInfo, links: Links
-) -> Iterator[Bar]:
+class _Parts:
+    """The parts of the time, each described once for the columns of all lanes."""
+
+    def __init__(self, span: Span, zone: ZoneInfo, links: Links) -> None:
+        self._span, self._zone, self._links = span, zone, links
+        self._found: dict[int, tuple[float, float, str, str]] = {}
+
+    def of(self, part: int) -> tuple[float, float, str, str]:
+        """Return position, width, text and address of a part."""
+        if part not in self._found:
+            span = self._span
+            begin = span.since + part * span.width
+            end = min(begin + span.width, span.until)
+            x, text = place(span, begin), f"{_clock(begin, self._zone)} to {_clock(end, self._zone)}"
+            width = round(0.9 * (place(span, end) - x), 3)
+            self._found[part] = x, width, text, self._links.zoom(begin, max(end, begin + SECOND))
+        return self._found[part]
+
+
+def _column(part: tuple[float, float, str, str], states: Counter[RunState], most: int) -> Iterator[Bar]:
     """Draw a part of the time: what did not succeed at the bottom, with a mark, and above it the others."""
-    span = shown.span
-    begin, number = span.since + part * span.width, states.total()
-    end = min(begin + span.width, span.until)
-    x, width = place(span, begin), place(span, end) - place(span, begin)
+    (x, width, when, link), number = part, states.total()
     height = 3 + round((_COLUMN - 3) * math.sqrt(number / most))
     bad = {state: states[state] for state in _BAD if states[state]}
     low = 0 if not bad else height if len(bad) == len(states) else max(3, round(height * sum(bad.values()) / number))
-    counts = ", ".join(f"{states[state]:,} {state}" for state in RunState if states[state])
-    text = f"{_clock(begin, zone)} to {_clock(end, zone)}: {counts}"
-    link = links.zoom(begin, max(end, begin + SECOND))
+    text = f"{when}: {', '.join(f'{states[state]:,} {state}' for state in RunState if states[state])}"
     base = _EDGE + _COLUMN
     if bad:
         worst = max(bad, key=lambda state: bad[state])
-        yield Bar(x, round(width * 0.9, 3), base - low, low, worst.value, SHAPES[worst], text, link)
+        yield Bar(x, width, base - low, low, worst.value, SHAPES[worst], text, link)
     if low < height:
         usual = max(_GOOD, key=lambda state: states[state])
-        yield Bar(x, round(width * 0.9, 3), base - height, height - low, usual.value, "", text, link)
+        yield Bar(x, width, base - height, height - low, usual.value, "", text, link)
 
 
 def _clock(at: Instant, zone: ZoneInfo) -> str:
