@@ -10,7 +10,7 @@ from itinerary.protocol.instants import MILLISECOND, SECOND, Duration, Instant
 from scheduler_service.core.contract.pruning import Past
 from scheduler_service.core.leader.commands import Apply, Command
 from scheduler_service.core.leader.poll_state import PAUSE
-from scheduler_service.core.leader.queries import alive_workers, oldest_due_of_queues
+from scheduler_service.core.leader.queries import alive_workers, oldest_due_of_queues, worker_versions
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.model import DispatchedRun, MisfirePolicy, Overlap
 from scheduler_service.core.run_state import FINAL, Event
@@ -174,7 +174,7 @@ class PrometheusMeter(Meter):
         self._oldest.set(max(lags.values(), default=0) / SECOND)
         self._inbox_lag.set(inbox_lag / SECOND)
         self._workers.set(workers)
-        self.samples.show(state.runs, lags, workers, inbox_lag)
+        self.samples.show(state.runs, lags, workers, inbox_lag, worker_versions(state, now))
 
     def _show_queues(self, state: SchedulerState) -> None:
         paused, pending = state.controls.held_queues(state.last_iteration_at), state.runs.pending

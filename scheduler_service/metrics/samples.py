@@ -35,8 +35,11 @@ class SampleTaker(SampleSource):
         self._total = QueueSample()
         self._workers: int | None = None
         self._inbox_lag: Duration = 0
+        self._versions: tuple[str, ...] = ()
 
-    def show(self, runs: RunTable, lags: Mapping[str, Duration], workers: int, inbox_lag: Duration) -> None:
+    def show(
+        self, runs: RunTable, lags: Mapping[str, Duration], workers: int, inbox_lag: Duration, versions: tuple[str, ...]
+    ) -> None:
         """Add the present figures of the loop, and what happened since the last call."""
         seen = _by_queue(runs.flow.take(), lags, runs.pending, runs.running)
         with self._lock:
@@ -46,13 +49,22 @@ class SampleTaker(SampleSource):
             self._total = self._total.plus(total_of(seen))
             self._workers = workers if self._workers is None else min(workers, self._workers)
             self._inbox_lag = max(inbox_lag, self._inbox_lag)
+            self._versions = versions
 
     def take_sample(self, at: Instant, term: int) -> Sample:
         delays = self._delays.counts()
         with self._lock:
             new = tuple(now - before for now, before in zip(delays, self._delays_before, strict=True))
             sample = Sample(
-                at, term, VERSION, self._total, new, self._workers or 0, self._inbox_lag, busiest(self._queues)
+                at,
+                term,
+                VERSION,
+                self._total,
+                new,
+                self._workers or 0,
+                self._inbox_lag,
+                busiest(self._queues),
+                self._versions,
             )
             self._delays_before = delays
             self._begin()

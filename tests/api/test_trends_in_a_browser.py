@@ -56,6 +56,8 @@ def test_the_overview_draws_its_trends_and_keeps_them_through_refreshes(browser:
     browser.open(f"{site.url}/queues/mails?window=24h")
     assert browser.run("[...document.querySelectorAll('.uplot')].length") == 3
     assert "pending" in browser.text("figure[data-plot=depth] figcaption")
+    browser.open(f"{site.url}/workers")
+    assert "fewest alive 3" in browser.text("figure[data-plot=workers] figcaption")
     assert browser.complaints == []
 
 

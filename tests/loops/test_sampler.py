@@ -3,7 +3,6 @@
 import re
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -96,16 +95,18 @@ def test_a_stop_writes_the_minute_under_way() -> None:
 def test_a_takeover_begins_at_zero_and_loses_no_minute_of_the_leader_before(sqlite_url: str, redis_url: str) -> None:
     with LeaderThread(sqlite_url, redis_url) as one:
         one.runs.enqueue([NewRun(adhoc_run_id("a"), RunKind.ADHOC, "demo.task", 0, 0, queue="mails")])
-        shown = r'^scheduler_queue_pending_runs\{queue="mails"\} 1\.0$'
-        wait_until(lambda: re.search(shown, one.meter.exposition(), re.MULTILINE), 10, "the run to be counted")
+        for shown in (
+            r'^scheduler_queue_pending_runs\{queue="mails"\} 1\.0$',
+            r"^scheduler_dispatch_delay_seconds_count 1\.0$",
+        ):
+            wait_until(lambda shown=shown: re.search(shown, one.meter.exposition(), re.MULTILINE), 10, shown)
     with LeaderThread(sqlite_url, redis_url, holder="two") as two:
         wait_until(lambda: two.leases.peek(0).holder == "two", 10, "the takeover")  # type: ignore[union-attr]
         wait_until(lambda: "is_leader 1.0" in two.meter.exposition(), 10, "it to lead")
         now = two.now()
     with LeaderThread(sqlite_url, redis_url, holder="three") as three:
         found = SqlSampleStore(three.database).read(Step.MINUTE, now - HOUR, now + HOUR)
-    terms = {sample.term: sample for sample in found}
-    assert terms[1].queues["mails"].pending == 1
-    assert sum(terms[1].delays) == 1, "it was dispatched once"
-    assert all(sum(terms[term].delays) == 0 for term in terms if term > 1)
-    assert replace(terms[1], queues={}).total.pending == 1
+    first, later = ([one for one in found if (one.term == 1) == is_first] for is_first in (True, False))
+    assert max(one.queues["mails"].pending for one in first if "mails" in one.queues) == 1
+    assert sum(sum(one.delays) for one in first) == 1, "it was dispatched once"
+    assert sum(sum(one.delays) for one in later) == 0

@@ -265,23 +265,6 @@ class Status(BaseModel):
     workers: int | None
 
 
-class Worker(BaseModel):
-    """A worker that sends heartbeats to the leader."""
-
-    name: str
-    alive: bool
-    last_seen_at: Time
-    concurrency: int
-    running: list[str]
-    queues: list[str]
-
-
-class Workers(BaseModel):
-    """The list of workers."""
-
-    items: list[Worker]
-
-
 class FieldError(BaseModel):
     """One invalid value."""
 

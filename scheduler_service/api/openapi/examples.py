@@ -189,7 +189,8 @@ EXAMPLES: Final[dict[str, Any]] = {
         "items": [
             {
                 "name": "celery@host", "alive": True, "last_seen_at": "2026-12-01T01:00:00Z", "concurrency": 8,
-                "running": ["billing.close_2026-12-01T01:00:00Z"], "queues": ["default"],
+                "running": ["billing.close_2026-12-01T01:00:00Z"], "queues": ["default"], "version": "0.1.0",
+                "since": "2026-11-30T09:00:00Z",
             }
         ]
     },

@@ -72,6 +72,12 @@ class Drawn:
         ]
         return Plot("lag", "Lag", "s", (Line("lag", lag),)), Plot("depth", "Depth", "", (*depth,)), self._throughput()
 
+    def of_workers(self) -> tuple[Plot, ...]:
+        """Return how many workers there were, and how many runs they ran."""
+        workers = Line("fewest alive", self._line(lambda sample: sample.workers))
+        running = Line("most at once", self._line(lambda sample: sample.total.running))
+        return Plot("workers", "Workers", "", (workers,)), Plot("running", "Running", "", (running,))
+
     def _throughput(self) -> Plot:
         done = self._line(lambda sample: self._of(sample).completed * self._per_minute)
         bad = self._line(lambda sample: (self._of(sample).failed + self._of(sample).missed) * self._per_minute)

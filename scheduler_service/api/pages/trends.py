@@ -82,13 +82,17 @@ def read_window(text: str) -> str:
 @router.get("/parts/trends")
 def trends_part(
     request: Request, context: Context, window: Window = CHOSEN, queue: Annotated[str, Query(max_length=128)] = "",
+    of_workers: bool = False,
 ) -> Response:  # fmt: skip
     """Give the newest data of the plots that a page has drawn."""
-    return part("_trend_data.html", trend=trend_view(request, context, read_window(window), queue or None))
+    return part(
+        "_trend_data.html",
+        trend=trend_view(request, context, read_window(window), queue or None, of_workers=of_workers),
+    )
 
 
 def shown_trends(
-    request: Request, context: ApiContext, window: str, queue: str | None = None
+    request: Request, context: ApiContext, window: str, queue: str | None = None, *, of_workers: bool = False
 ) -> tuple[Wrong, dict[str, Any]]:
     """Return what `_trends.html` shows, and whether the window was refused.
 
@@ -98,10 +102,15 @@ def shown_trends(
         return NOTHING_WRONG, {"trend": None, "trend_kept": True}
     reader = Reader(_LABELS)
     chosen = reader.tried(lambda: read_window(window)) or CHOSEN
-    return reader.wrong(), {"trend": trend_view(request, context, chosen, queue), "trend_kept": False}
+    return reader.wrong(), {
+        "trend": trend_view(request, context, chosen, queue, of_workers=of_workers),
+        "trend_kept": False,
+    }
 
 
-def trend_view(request: Request, context: ApiContext, window: str, queue: str | None = None) -> TrendView | None:
+def trend_view(
+    request: Request, context: ApiContext, window: str, queue: str | None = None, *, of_workers: bool = False
+) -> TrendView | None:
     """Read a window for the page of the request; None for a token that may not see it."""
     now = context.clock()
     try:
@@ -112,10 +121,15 @@ def trend_view(request: Request, context: ApiContext, window: str, queue: str | 
         (lambda sample: sample.total) if queue is None else (lambda sample: sample.queues.get(queue, QueueSample()))
     )
     drawn = Drawn(found, of)
-    plots = drawn.of_all() if queue is None else drawn.of_queue()
+    plots = drawn.of_workers() if of_workers else drawn.of_all() if queue is None else drawn.of_queue()
     marks = [ShownMark(LETTERS[mark.kind], mark.text, mark.link, moment(mark.at, now)) for mark in found.marks[::-1]]
     kept = {name: value for name, value in request.query_params.items() if name == PARAMETER}
-    asked = {"window": window, **kept, **({} if queue is None else {"queue": queue})}
+    asked = {
+        "window": window,
+        **kept,
+        **({} if queue is None else {"queue": queue}),
+        **({"of_workers": "true"} if of_workers else {}),
+    }
     return TrendView(
         window, [(name, f"?{urlencode({'window': name, **kept})}") for name in WINDOWS],
         f"/parts/trends?{urlencode(asked)}", plots, drawn.data(plots, found.marks, reader_zone().name),

@@ -11,6 +11,7 @@ from scheduler_service.api.context import Context
 from scheduler_service.api.pages.live import issues, read_live
 from scheduler_service.api.pages.moments import Moment, length, moment
 from scheduler_service.api.pages.shell import READER, PageRoute, page
+from scheduler_service.api.pages.trends import CHOSEN, Window, shown_trends
 
 router = APIRouter(include_in_schema=False, dependencies=READER, route_class=PageRoute)
 
@@ -26,6 +27,8 @@ class WorkerLine:
     busy: int
     queues: list[str]
     running: list[str]
+    version: str | None
+    since: Moment | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +43,14 @@ class QueueLine:
 
 
 @router.get("/workers")
-def show_workers(request: Request, context: Context) -> Response:
-    """Show the workers, their runs, and the queues."""
+def show_workers(request: Request, context: Context, window: Window = CHOSEN) -> Response:
+    """Show the workers, their runs, the queues, and how many there were."""
     now = context.clock()
     live = read_live(context)
+    wrong, shown = shown_trends(request, context, window, of_workers=True)
     return page(
-        request, "workers.html", answers=bool(live.figures), workers=[worker_line(w, now) for w in live.workers],
+        request, "workers.html", wrong=wrong, **shown, answers=bool(live.figures),
+        workers=[worker_line(w, now) for w in live.workers],
         queues=[_queue(q, now) for q in live.queues], issues=list(issues(live, now)),
     )  # fmt: skip
 
@@ -55,7 +60,8 @@ def worker_line(worker: Mapping[str, Any], now: Instant) -> WorkerLine:
     running = [str(run_id) for run_id in worker["running"]]
     return WorkerLine(
         worker["name"], worker["alive"], moment(parse_instant(worker["last_seen_at"]), now), worker["concurrency"],
-        len(running), list(worker["queues"]), running,
+        len(running), list(worker["queues"]), running, worker.get("version"),
+        None if worker.get("since") is None else moment(parse_instant(worker["since"]), now),
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.http.auth import require
 from scheduler_service.api.openapi import answers as shapes
 from scheduler_service.api.openapi.documents import answers
+from scheduler_service.api.openapi.worker_shapes import Workers
 from scheduler_service.api.services.same_redis import other_servers
 from scheduler_service.api.services.who_leads import ask_holder
 from scheduler_service.core.schedules.zone_rules import installed_rules
@@ -54,12 +55,16 @@ def status_body(context: ApiContext) -> dict[str, Any]:
     }
 
 
-@router.get("/workers", responses=answers({200: shapes.Workers}))
+@router.get("/workers", responses=answers({200: Workers}))
 def workers(context: Context) -> Response:
     """List the workers that the leader knows, and their runs."""
     names = ("name", "alive", "last_seen_at", "concurrency", "running", "queues")
+    newer = ("version", "since")  # a leader or a worker of the release before tells neither
     seen = context.ask_leader("statistics")["workers"]
-    return JSONResponse({"items": [{name: worker[name] for name in names} for worker in seen]})
+    items = [
+        {**{name: worker[name] for name in names}, **{name: worker.get(name) for name in newer}} for worker in seen
+    ]
+    return JSONResponse({"items": items})
 
 
 def _inbox_depth(context: ApiContext) -> int | None:

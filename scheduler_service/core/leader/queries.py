@@ -88,6 +88,12 @@ def _waits_for_limit(run: ActiveRun, behind: Set[str], full: Set[str]) -> bool:
     return run.state in WAITING and (run.run_id in behind or run.queue in full)
 
 
+def worker_versions(state: SchedulerState, now: Instant) -> tuple[str, ...]:
+    """The versions that living workers report, each once."""
+    alive = (view.version for view in state.workers.by_name.values() if _alive(view, now))
+    return tuple(sorted({version for version in alive if version is not None}))
+
+
 def alive_workers(state: SchedulerState, now: Instant) -> int:
     """The number of worker processes with a recent heartbeat."""
     return sum(_alive(view, now) for view in state.workers.by_name.values())
@@ -161,6 +167,8 @@ def _worker(view: WorkerView, now: Instant) -> dict[str, Any]:
         "queues": list(view.queues),
         "running": list(view.running),
         PROTOCOL_FIELD: view.protocol,
+        "version": view.version,
+        "since": _text(view.since),
     }
 
 

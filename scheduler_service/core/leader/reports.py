@@ -212,6 +212,8 @@ def heartbeat(state: SchedulerState, step: Step, message: Heartbeat) -> None:
         behind=step.now - message.at,
         protocol=message.protocol,
         recalls=message.recalls,
+        version=message.version,
+        since=message.since,
     )
     state.workers.seen(view)
     given_up.listed(state, step, message)

@@ -16,6 +16,9 @@ PROTOCOL: Final = 1
 PROTOCOL_FIELD: Final = "protocol"
 # A heartbeat says with it that the worker understands the mark of a recalled message, see RECALLED.
 RECALLS_FIELD: Final = "recalls"
+# What a heartbeat tells of its worker: the version of this package, and when the worker started by its host's clock.
+VERSION_FIELD: Final = "version"
+SINCE_FIELD: Final = "since"
 # Marks entries that a worker sends again, since Redis may have lost the first; they are news only if it did.
 AGAIN_FIELD: Final = "again"
 

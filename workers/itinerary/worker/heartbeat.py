@@ -19,8 +19,19 @@ from uuid import uuid4
 from celery.worker import state
 
 from itinerary.protocol.batches import batched
+from itinerary.protocol.instants import format_instant
 from itinerary.protocol.progress import PROGRESS_FIELD, listed
-from itinerary.protocol.wire import HEARTBEAT_SECONDS, PROTOCOL, PROTOCOL_FIELD, QUERY_EPOCH, RECALLS_FIELD, entry
+from itinerary.protocol.wire import (
+    HEARTBEAT_SECONDS,
+    PROTOCOL,
+    PROTOCOL_FIELD,
+    QUERY_EPOCH,
+    RECALLS_FIELD,
+    SINCE_FIELD,
+    VERSION_FIELD,
+    entry,
+)
+from itinerary.version import VERSION
 from itinerary.worker.claim import Verdict
 from itinerary.worker.connection import AWAY, RedisConnection
 from itinerary.worker.delivery import is_ours
@@ -65,6 +76,7 @@ class Heartbeater(threading.Thread):
         self._worker = worker
         self._consumer = consumer
         self._requests = received
+        self._since = format_instant(clock())
         self._inbox: queue.SimpleQueue[PendingSend | None] = queue.SimpleQueue()
         self._held: list[PendingSend] = []
         self._leaving: list[PendingSend] = []
@@ -200,6 +212,8 @@ class Heartbeater(threading.Thread):
             "worker": self._worker,
             PROTOCOL_FIELD: PROTOCOL,
             RECALLS_FIELD: True,
+            VERSION_FIELD: VERSION,
+            SINCE_FIELD: self._since,
             # A leader of the previous release recognises the farewell only by a concurrency of 0.
             "concurrency": 0 if farewell else self._concurrency(),
             "leaving": farewell,

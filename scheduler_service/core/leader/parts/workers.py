@@ -14,7 +14,7 @@ _FAREWELL_FORGOTTEN_AFTER: Final = 60 * SECOND
 class WorkerView:
     """A worker process as of its last heartbeat; `left`: that was a farewell. `behind`: how far its clock lags ours.
 
-    `recalls`: it refuses recalled messages.
+    `recalls`: it refuses recalled messages. `since`: when it started, by its own clock.
     """
 
     name: str
@@ -27,6 +27,8 @@ class WorkerView:
     behind: Duration = 0
     protocol: int = 1
     recalls: bool = False
+    version: str | None = None
+    since: Instant | None = None
 
 
 @dataclass(slots=True)

@@ -220,6 +220,8 @@ class Worker(Record):
     concurrency: int
     running: list[str]
     queues: list[str]
+    version: str | None
+    since: datetime | None
 
 
 @dataclass(frozen=True, eq=False)

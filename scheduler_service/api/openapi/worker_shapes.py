@@ -1,0 +1,24 @@
+"""The shapes of workers, for the OpenAPI document."""
+
+from pydantic import BaseModel, Field
+
+from scheduler_service.api.openapi.patterns import Time
+
+
+class Worker(BaseModel):
+    """A worker that sends heartbeats to the leader."""
+
+    name: str
+    alive: bool
+    last_seen_at: Time
+    concurrency: int
+    running: list[str]
+    queues: list[str]
+    version: str | None = Field(description="Of celery-itinerary; null of an older worker")
+    since: Time | None = Field(description="When it started, by its host's clock")
+
+
+class Workers(BaseModel):
+    """The list of workers."""
+
+    items: list[Worker]
