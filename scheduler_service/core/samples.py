@@ -119,7 +119,7 @@ def in_steps(samples: Iterable[Sample], step: Duration) -> dict[Instant, Sample]
     by_step: dict[Instant, list[Sample]] = {}
     for sample in samples:
         by_step.setdefault(sample.at - sample.at % step, []).append(sample)
-    return {at: merged(found, at) for at, found in by_step.items()}
+    return {at: found[0] if found[0].at == at and not found[1:] else merged(found, at) for at, found in by_step.items()}
 
 
 def delay_quantile(delays: Sequence[int], share: float) -> Duration | None:
