@@ -123,7 +123,7 @@ def test_one_who_is_gone_keeps_nobody_else_waiting_and_is_given_up(sqlite_url: s
         assert len(gone.posts) == 1
 
 
-class Broken:
+class Broken(Target):
     """A target that raises what no target should."""
 
     name = "a"  # before any other
