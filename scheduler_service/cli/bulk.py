@@ -9,6 +9,7 @@ import typer
 
 from itinerary.protocol.errors import BadValue, ItineraryError
 from scheduler_service.cli.connect import instant_text, open_client
+from scheduler_service.cli.listing import Form, Output, print_list
 from scheduler_service.cli.progress import spinner
 from scheduler_service.cli.status import Json
 
@@ -96,13 +97,13 @@ def follow(client: "Client", operation: Mapping[str, Any], as_json: bool) -> Non
 
 
 @bulk.command("list")
-def list_operations(as_json: Json = False) -> None:
+def list_operations(as_json: Json = False, output: Output = Form.TABLE) -> None:
     """List the last operations, the newest first."""
-    from scheduler_service.cli.output import print_json, print_table, when
+    from scheduler_service.cli.output import print_json, when
 
     with open_client() as client:
         found = client.bulk_operations()
-    if as_json:
+    if as_json or output is Form.JSON:
         print_json(found)
         return
     rows = [
@@ -110,7 +111,7 @@ def list_operations(as_json: Json = False) -> None:
         for one in found["items"]
     ]
     columns = ["operation", "what", "state", "counts", "by", "began"]
-    print_table(columns, rows, "there are no bulk operations", whole=("operation",), spare=("by", "began"))
+    print_list(output, columns, rows, "there are no bulk operations", whole=("operation",), spare=("by", "began"))
 
 
 @bulk.command("show")

@@ -10,6 +10,7 @@ from itinerary.protocol.errors import BadValue, BadValues
 from scheduler_service.cli.bounds import Description
 from scheduler_service.cli.completing import calendar_ids
 from scheduler_service.cli.connect import open_client
+from scheduler_service.cli.listing import Form, Output, print_list
 from scheduler_service.cli.status import Json
 
 Id = Annotated[str, typer.Argument(help="The calendar's id.", show_default=False, autocompletion=calendar_ids)]
@@ -19,19 +20,19 @@ calendars = typer.Typer(help="Calendars: named days and times that jobs leave ou
 
 
 @calendars.command("list")
-def list_calendars(as_json: Json = False) -> None:
+def list_calendars(as_json: Json = False, output: Output = Form.TABLE) -> None:
     """List the calendars."""
-    from scheduler_service.cli.output import none_found, print_json, print_table
+    from scheduler_service.cli.output import none_found, print_json
 
     with open_client() as client:
         found = client.calendars()
-    if as_json:
+    if as_json or output is Form.JSON:
         print_json([dict(one) for one in found])
         return
     rows = [(one.calendar_id, one.timezone, len(one.rules), one.version, one.description) for one in found]
     add = 'itinerary calendars set ID --rule "2026-12-24..2027-01-02 Closed"'
     empty = none_found("calendars", filtered=False, add=add)
-    print_table(("calendar", "zone", "rules", "version", "description"), rows, empty, whole=("calendar",))
+    print_list(output, ("calendar", "zone", "rules", "version", "description"), rows, empty, whole=("calendar",))
 
 
 @calendars.command("show")

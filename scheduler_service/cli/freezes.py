@@ -6,6 +6,7 @@ import typer
 
 from itinerary.protocol.errors import BadValue
 from scheduler_service.cli.connect import coming_text, open_client
+from scheduler_service.cli.listing import Form, Output, print_list
 from scheduler_service.cli.status import Json
 from scheduler_service.core.freezes import scope_text
 
@@ -52,13 +53,14 @@ def list_freezes(
         str | None, typer.Option(help="Only those that are active, coming or past.", show_default=False)
     ] = None,
     as_json: Json = False,
+    output: Output = Form.TABLE,
 ) -> None:
     """List freezes, the newest first."""
-    from scheduler_service.cli.output import none_found, print_json, print_table, when
+    from scheduler_service.cli.output import none_found, print_json, when
 
     with open_client() as client:
         found = client.freezes(status)
-    if as_json:
+    if as_json or output is Form.JSON:
         print_json([dict(one) for one in found])
         return
     rows = [
@@ -69,7 +71,7 @@ def list_freezes(
     columns = ("freeze", "status", "scope", "during", "from", "until", "reason")
     add = "itinerary freezes start --all --reason 'a deploy'"
     empty = none_found("freezes", filtered=status is not None, add=add)
-    print_table(columns, rows, empty, whole=("freeze",), spare=("reason",))
+    print_list(output, columns, rows, empty, whole=("freeze",), spare=("reason",))
 
 
 @freezes.command("show")

@@ -9,6 +9,7 @@ from scheduler_service.cli import job_options as options
 from scheduler_service.cli.backfilling import print_backfill
 from scheduler_service.cli.completing import job_ids
 from scheduler_service.cli.connect import instant_text, json_value, limits_value, open_client
+from scheduler_service.cli.listing import Form, Output, print_list
 from scheduler_service.cli.progress import counted
 from scheduler_service.cli.status import Json
 
@@ -27,10 +28,12 @@ def list_jobs(
     limit: Annotated[int, typer.Option(help="How many.", min=1, max=1000)] = 100,
     everything: Annotated[bool, typer.Option("--all", help="All of them, page by page.")] = False,
     as_json: Json = False,
+    output: Output = Form.TABLE,
 ) -> None:
     """List jobs by id, with their next and last run."""
-    from scheduler_service.cli.output import none_found, print_json, print_more, print_table
+    from scheduler_service.cli.output import none_found, print_json, print_more
 
+    as_json = as_json or output is Form.JSON
     with open_client() as client:
         if everything:
             found = client.all_jobs(tag=tag, q=text, paused=paused, source=source, with_runs=None if as_json else True)
@@ -53,7 +56,7 @@ def list_jobs(
     columns = ["job", "schedule", "next run", "last run", "queue", "task", "title"]
     filtered = (tag, text, paused, source) != (None,) * 4
     empty = none_found("jobs", filtered=filtered, add="itinerary jobs add JOB_ID TASK --every 1h")
-    print_table(columns, rows, empty, whole=("job",), spare=("title", "task", "queue"))
+    print_list(output, columns, rows, empty, whole=("job",), spare=("title", "task", "queue"))
     print_more(len(rows), page, "jobs")
 
 

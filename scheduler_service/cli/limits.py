@@ -12,6 +12,7 @@ from scheduler_service.cli.bounds import (
 )
 from scheduler_service.cli.completing import limit_names
 from scheduler_service.cli.connect import open_client
+from scheduler_service.cli.listing import Form, Output, print_list
 from scheduler_service.cli.status import Json
 from scheduler_service.core.contract.limit_texts import bounds_text, read_overrides
 
@@ -21,13 +22,13 @@ limits = typer.Typer(help="Limits: how many runs at a time, and how many in a wi
 
 
 @limits.command("list")
-def list_limits(as_json: Json = False) -> None:
+def list_limits(as_json: Json = False, output: Output = Form.TABLE) -> None:
     """List the limits with their present use."""
-    from scheduler_service.cli.output import none_found, print_json, print_table
+    from scheduler_service.cli.output import none_found, print_json
 
     with open_client() as client:
         found = client.limits()
-    if as_json:
+    if as_json or output is Form.JSON:
         print_json([dict(limit) for limit in found])
         return
     rows = [
@@ -36,7 +37,8 @@ def list_limits(as_json: Json = False) -> None:
     ]
     columns = ("limit", "bounds", "keys", "in flight", "waiting", "description")
     add = "itinerary limits set NAME --concurrency 5"
-    print_table(columns, rows, none_found("limits", filtered=False, add=add), whole=("limit",), spare=("description",))
+    empty = none_found("limits", filtered=False, add=add)
+    print_list(output, columns, rows, empty, whole=("limit",), spare=("description",))
 
 
 @limits.command("show")

@@ -20,7 +20,7 @@ from scheduler_service.core.explain.relative import relative
 from scheduler_service.observability.logs import escaped
 
 _NARROWEST: Final = 10
-_BETWEEN: Final = 1
+_BETWEEN: Final = 2
 _STYLES: Final = {
     "completed": "green", "running": "cyan", "pending": "yellow", "retrying": "yellow", "scheduled": "",
     "failed": "bold red", "missed": "red", "cancelled": "magenta", "skipped": "dim",

@@ -17,6 +17,7 @@ from scheduler_service.cli.calendars import calendars
 from scheduler_service.cli.connect import remedy
 from scheduler_service.cli.enqueueing import enqueue
 from scheduler_service.cli.exporting import export
+from scheduler_service.cli.failures import failures
 from scheduler_service.cli.freezes import freezes
 from scheduler_service.cli.import_others import (
     import_apscheduler,
@@ -38,6 +39,8 @@ from scheduler_service.cli.runs import runs
 from scheduler_service.cli.schedule import schedule
 from scheduler_service.cli.shadowing import shadow
 from scheduler_service.cli.status import status
+from scheduler_service.cli.top import top
+from scheduler_service.cli.workers import workers
 from scheduler_service.cli.zones import zones
 from scheduler_service.version import VERSION
 
@@ -68,7 +71,22 @@ def _print_versions(wanted: bool) -> None:
         raise typer.Exit
 
 
-for command in (up, leader, api, flower, migrate, prune, doctor, status, enqueue, audit, shadow):
+for command in (
+    up,
+    leader,
+    api,
+    flower,
+    migrate,
+    prune,
+    doctor,
+    status,
+    top,
+    workers,
+    failures,
+    enqueue,
+    audit,
+    shadow,
+):
     app.command()(command)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(worker)
 for name, of_jobs in (

@@ -1,12 +1,13 @@
-"""Progress of long work: a bar or a spinner on stderr if that is a terminal, otherwise nothing."""
+"""Progress: of our own long work, on stderr if that is a terminal; and of a run, as a bar in its line."""
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
+_BAR: Final = 20
 
 
 def shown() -> bool:
@@ -36,3 +37,16 @@ def counted(items: Iterable[T], title: str) -> Iterator[T]:
             if number % 100 == 0:
                 report(f"{title}: {number}")
             yield item
+
+
+def progress_bar(progress: Mapping[str, Any] | None) -> str | None:
+    """Draw a run's progress as a bar with its text; only the text if its total is unknown."""
+    from scheduler_service.core.contract.progress_text import percent, progress_text
+
+    if progress is None:
+        return None
+    done = percent(progress)
+    if done is None:
+        return progress_text(progress)
+    full = _BAR * done // 100
+    return f"{'█' * full}{'░' * (_BAR - full)} {done} %  {progress_text(progress)}"

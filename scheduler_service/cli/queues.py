@@ -6,6 +6,7 @@ import typer
 
 from scheduler_service.cli.bounds import Concurrency, Description, Rate, bounds_change
 from scheduler_service.cli.connect import coming_text, open_client
+from scheduler_service.cli.listing import Form, Output, print_list
 from scheduler_service.cli.status import Json
 from scheduler_service.core.contract.limit_texts import bounds_text
 
@@ -15,13 +16,13 @@ queues = typer.Typer(help="Queues: what waits there, and whether it may go.", no
 
 
 @queues.command("list")
-def list_queues(as_json: Json = False) -> None:
+def list_queues(as_json: Json = False, output: Output = Form.TABLE) -> None:
     """List the queues that somebody defined or paused, or that have runs or workers."""
-    from scheduler_service.cli.output import none_found, print_json, print_table
+    from scheduler_service.cli.output import none_found, print_json
 
     with open_client() as client:
         found = client.queues()
-    if as_json:
+    if as_json or output is Form.JSON:
         print_json([dict(queue) for queue in found])
         return
     rows = [
@@ -29,7 +30,8 @@ def list_queues(as_json: Json = False) -> None:
     ]
     columns = ("queue", "state", "waiting", "pending", "running", "workers", "description")
     add = "itinerary enqueue shop.tasks.hello"
-    print_table(columns, rows, none_found("queues", filtered=False, add=add), whole=("queue",), spare=("description",))
+    empty = none_found("queues", filtered=False, add=add)
+    print_list(output, columns, rows, empty, whole=("queue",), spare=("description",))
 
 
 @queues.command("show")

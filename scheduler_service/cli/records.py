@@ -8,6 +8,7 @@ import typer
 from itinerary.protocol.errors import BadValue, ItineraryError
 from scheduler_service.cli.completing import job_ids
 from scheduler_service.cli.connect import instant_text, open_client
+from scheduler_service.cli.listing import Form, Output, print_list
 from scheduler_service.cli.status import Json
 
 if TYPE_CHECKING:
@@ -44,25 +45,25 @@ def audit(
     until: Annotated[str | None, typer.Option(help="Before this time.")] = None,
     limit: Annotated[int, typer.Option(help="How many.", min=1, max=1000)] = 30,
     as_json: Json = False,
+    output: Output = Form.TABLE,
 ) -> None:
     """Who changed what, newest first."""
-    from scheduler_service.cli.output import print_json, print_more, print_table, when
+    from scheduler_service.cli.output import print_json, print_more, when
 
     times = {"since": instant_text(since, "--since"), "until": instant_text(until, "--until")}
     with open_client() as client:
         page = client.audit(subject=subject, actor=actor, action=action, limit=limit, **times)
         if subject is not None and not page["items"]:
             _check_subject(client, subject)
-    if as_json:
+    if as_json or output is Form.JSON:
         print_json(page)
         return
     rows = [
         (when(entry["at"]), entry["actor"], entry["role"], entry["action"], entry["subject"], _difference(entry))
         for entry in page["items"]
     ]
-    print_table(
-        ["at", "by", "role", "what", "of", "change"], rows, "nothing was changed", whole=("of",), spare=("role",)
-    )
+    columns = ("at", "by", "role", "what", "of", "change")
+    print_list(output, columns, rows, "nothing was changed", whole=("of",), spare=("role",))
     print_more(len(rows), page.body, "changes")
 
 

@@ -12,7 +12,8 @@ from scheduler_service.cli.bulk import DryRun, Everything, Yes, carry_out, is_bu
 from scheduler_service.cli.completing import job_ids, states
 from scheduler_service.cli.connect import after, open_client
 from scheduler_service.cli.job_options import Key
-from scheduler_service.cli.progress import counted
+from scheduler_service.cli.listing import Form, Output, print_list
+from scheduler_service.cli.progress import counted, progress_bar
 from scheduler_service.cli.run_again import run_again
 from scheduler_service.cli.several import each
 from scheduler_service.cli.status import Json
@@ -47,6 +48,7 @@ def list_runs(
     limit: Limit = 30,
     everything: All = False,
     as_json: Json = False,
+    output: Output = Form.TABLE,
 ) -> None:
     """List runs, newest first; with the error of those that failed."""
     from scheduler_service.cli.output import print_json, print_more
@@ -57,14 +59,14 @@ def list_runs(
             found = client.all_runs(job_id=job, state=state, queue=queue, **times)
             page: Any = {"items": list(counted(found, "reading runs")), "next_cursor": None}
         else:
-            total = None if as_json else True
+            total = None if as_json or output is Form.JSON else True
             page = client.runs(job_id=job, state=state, queue=queue, limit=limit, total=total, **times)
         if job is not None and not page["items"] and not client.runs(job_id=job, limit=1)["items"]:
             client.job(job)  # the API reports an unknown id
-    if as_json:
+    if as_json or output is Form.JSON:
         print_json(page)
     else:
-        _print_runs(page["items"], filtered=any(one is not None for one in (job, state, queue, since, until)))
+        _print_runs(page["items"], output, filtered=any(one is not None for one in (job, state, queue, since, until)))
         print_more(len(page["items"]), page, "runs")
 
 
@@ -166,7 +168,6 @@ def watch(
 ) -> None:
     """Print each change of state, and of one run its progress; Ctrl-C ends it. Status 1 if the run did not complete."""
     from scheduler_service.cli.output import print_message, when
-    from scheduler_service.core.contract.progress_text import progress_text
 
     with open_client() as client:
         polls = _polls_of(client, run_id, every) if run_id else _polls(client, every, job_id=job, state=state)
@@ -177,8 +178,7 @@ def watch(
                 print(json.dumps(dict(run), ensure_ascii=False), flush=True)
                 continue
             shown_at = run["finished_at"] or run["started_at"] or run["pending_at"] or run["due_at"]
-            progress = run.get("progress")
-            more = progress_text(progress) if progress else run["reason"] or ""
+            more = progress_bar(run.get("progress")) or run["reason"] or ""
             print_message(f"{run['state']:9} {run['run_id']}  {when(shown_at)}  {more}".rstrip())
     if run_id and last.get("state") != "completed":
         sys.exit(1)
@@ -214,8 +214,8 @@ def _polls(client: "Client", every: float, **filters: Any) -> Iterator[Mapping[s
         time.sleep(every)
 
 
-def _print_runs(items: list[Mapping[str, Any]], *, filtered: bool) -> None:
-    from scheduler_service.cli.output import none_found, print_table, state, took, when
+def _print_runs(items: list[Mapping[str, Any]], output: Form, *, filtered: bool) -> None:
+    from scheduler_service.cli.output import none_found, state, took, when
 
     rows = [
         (
@@ -226,7 +226,7 @@ def _print_runs(items: list[Mapping[str, Any]], *, filtered: bool) -> None:
     ]  # fmt: skip
     columns = ["run", "state", "attempt", "scheduled", "took", "worker", "reason"]
     empty = none_found("runs", filtered=filtered, add="itinerary enqueue TASK")
-    print_table(columns, rows, empty, whole=("run",), spare=("worker", "attempt", "took"))
+    print_list(output, columns, rows, empty, whole=("run",), spare=("worker", "attempt", "took"))
 
 
 def why_text(run: Mapping[str, Any]) -> str | None:

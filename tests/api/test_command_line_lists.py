@@ -1,5 +1,6 @@
 """Lists of the command line: how much there is, ids whole on any terminal, next and last runs, why runs failed."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -101,6 +102,36 @@ def test_no_id_is_folded_or_cut_on_a_terminal(itinerary: Itinerary, failed_run: 
         wanted = LONG if words[:2] in (("jobs", "list"), ("jobs", "show")) or words[0] == "audit" else run_id
         assert wanted in seen.text, f"{words} at {columns}:\n{seen.text}"
     assert failed_run in on_a_terminal(itinerary.env, "runs", "list", "--state", "failed", columns=columns).text
+
+
+def test_a_list_is_written_for_spreadsheets_and_for_wide_terminals(itinerary: Itinerary, failed_run: str) -> None:
+    itinerary.done("jobs", "add", "formula", "t", "--every", "1h", "--title", "=HYPERLINK(1)")
+    (line,) = csv.DictReader(itinerary.done("jobs", "list", "-q", "formula", "--output", "csv").splitlines())
+    assert (line["job"], line["title"]) == ("formula", "'=HYPERLINK(1)")
+    (failed,) = csv.DictReader(itinerary.done("runs", "list", "--state", "failed", "-o", "csv").splitlines())
+    assert (failed["run"], failed["reason"]) == (failed_run, "ValueError: no such")
+    assert json.loads(itinerary.done("jobs", "list", "-o", "json")) == json.loads(
+        itinerary.done("jobs", "list", "--json")
+    )
+    narrow = on_a_terminal(itinerary.env, "jobs", "list", "-q", "formula", columns=40)
+    wide = on_a_terminal(itinerary.env, "jobs", "list", "-q", "formula", "-o", "wide", columns=40)
+    assert "title" not in narrow.text
+    assert "=HYPERLINK(1)" in wide.text.splitlines()[1]
+    for words in (("queues", "list"), ("limits", "list"), ("freezes", "list"), ("calendars", "list"), ("bulk", "list")):
+        assert "," in itinerary.done(*words, "--output", "csv").splitlines()[0]
+
+
+def test_failures_are_grouped_by_cause(itinerary: Itinerary, failed_run: str) -> None:
+    (group,) = csv.DictReader(itinerary.done("failures", "-o", "csv").splitlines())
+    assert (group["count"], group["cause"], group["newest run"]) == ("1", "ValueError: no such", failed_run)
+    assert json.loads(itinerary.done("failures", "--json"))[0]["newest"]["run_id"] == failed_run
+    assert "nothing failed since" in itinerary("failures", "--within", "1s").stderr
+
+
+def test_top_shows_the_installation_even_where_nobody_leads(itinerary: Itinerary, failed_run: str) -> None:
+    shown = itinerary.done("top")
+    for text in ("nobody leads", "last hour: ", "queue ", "worker ", "runs now"):
+        assert text in shown
 
 
 def test_a_delete_asks_on_a_terminal_alone(itinerary: Itinerary) -> None:
