@@ -17,6 +17,7 @@ from scheduler_service.sql.database import host_now
 from scheduler_service.sql.lease import SqlLeaseStore
 from scheduler_service.sql.tables import run_attempts
 from tests.support.answering_leader import AnsweringLeader
+from tests.support.axe import violations
 from tests.support.browser import Browser, find_browser
 from tests.support.old_runs import keep, old_run
 from tests.support.site import Site, serving
@@ -166,3 +167,14 @@ def test_a_run_again_is_made_from_its_page(browser: Browser, shown: Shown) -> No
     assert (new["kwargs"]["month"], new["retry_of"]) == (11, shown.runs["completed"])
     browser.open(f"{shown.site.url}/runs/{shown.runs['completed']}")
     assert f"Run again as {new['run_id']}" in browser.text("#seen")
+
+
+def test_the_pages_of_a_run_have_no_fault_of_axe(browser: Browser, shown: Shown) -> None:
+    for dark in (False, True):
+        browser.view(1024, dark=dark)
+        for path in (
+            *(shown.runs[name] for name in ("failed", "running", "completed")),
+            f"{shown.runs['failed']}/again",
+        ):
+            browser.open(f"{shown.site.url}/runs/{path}")
+            assert violations(browser) == [], path
