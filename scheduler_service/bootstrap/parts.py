@@ -14,6 +14,7 @@ from itinerary.protocol.errors import StoreRefused, StoreUnavailable
 from itinerary.protocol.redaction import use_keys
 from itinerary.telemetry import tracing
 from scheduler_service.bootstrap.calendars import calendars_refreshed
+from scheduler_service.bootstrap.logs import logs_recorded
 from scheduler_service.bootstrap.notifications import leader_notifies
 from scheduler_service.bootstrap.pings import pings_sent
 from scheduler_service.bootstrap.sla import slas_judged
@@ -21,6 +22,7 @@ from scheduler_service.broker.claims import RedisClaims
 from scheduler_service.broker.client import refuse_cluster
 from scheduler_service.broker.dispatcher import CeleryDispatcher, publishing_app
 from scheduler_service.broker.inbox import RedisInbox
+from scheduler_service.broker.logs import RedisLiveLogs
 from scheduler_service.broker.marks import RedisMarks, reads_marks
 from scheduler_service.broker.queue_heads import RedisQueues
 from scheduler_service.config.settings import Settings
@@ -40,6 +42,7 @@ from scheduler_service.ports.freezes import FreezeStore
 from scheduler_service.ports.history import HistoryStore
 from scheduler_service.ports.leases import LeaseStore
 from scheduler_service.ports.limits import LimitStore
+from scheduler_service.ports.logs import LiveLogs, LogStore
 from scheduler_service.ports.monitors import MonitorStore
 from scheduler_service.ports.notices import Outbox
 from scheduler_service.ports.queues import QueueStore
@@ -52,6 +55,7 @@ from scheduler_service.ports.stores import JobStore, RunStore
 from scheduler_service.ports.timeline import TimelineStore
 from scheduler_service.ports.zone_rules import ZoneRulesStore
 from scheduler_service.runtime.stopping import from_signals
+from scheduler_service.sql.attempt_logs import SqlLogStore
 from scheduler_service.sql.audit import SqlAuditLog
 from scheduler_service.sql.bulk import SqlBulkStore
 from scheduler_service.sql.calendar_feeds import SqlFeedStore
@@ -111,6 +115,8 @@ class Stores:
     bulk: BulkStore
     timeline: TimelineStore
     share_links: ShareLinkStore
+    logs: LogStore
+    live_logs: LiveLogs
 
 
 @contextmanager
@@ -120,6 +126,7 @@ def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]
     inbox = RedisInbox(settings.redis_url, settings.key_prefix)
     queues = RedisQueues(settings.broker_url, settings.broker_key_prefix)
     marks = marks_of(settings)
+    live_logs = RedisLiveLogs(settings.redis_url, settings.key_prefix)
     try:
         yield Stores(
             SqlJobStore(database), SqlRunStore(database), SqlLeaseStore(database), inbox, SqlJobSets(database),
@@ -128,9 +135,10 @@ def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]
             SqlLimitStore(database), SqlFreezeStore(database), SqlZoneRulesStore(database), SqlCalendarStore(database),
             SqlFeedStore(database), SqlMonitorStore(database, settings.notify_topics), SqlSessionStore(database),
             SqlSampleStore(database), SqlSignInStore(database), SqlBulkStore(database), SqlTimelineStore(database),
-            SqlShareLinkStore(database),
+            SqlShareLinkStore(database), SqlLogStore(database), live_logs,
         )  # fmt: skip
     finally:
+        live_logs.close()
         marks.close()
         queues.close()
         inbox.close()
@@ -185,6 +193,7 @@ def open_leader(settings: Settings) -> Iterator[Leader]:
             calendars_refreshed(settings, database, holder, meter.calendars.failing),
             slas_judged(settings, database, holder, meter.sla),
             pings_sent(settings, database, holder, meter.pings),
+            logs_recorded(settings, database, holder),
         ):
             yield leader
 

@@ -25,6 +25,7 @@ from itinerary.protocol.wire import (
     HEADER_DUE_AT,
     HEADER_JOB_ID,
     HEADER_KEY_PREFIX,
+    HEADER_LOGS,
     HEADER_PROTOCOL,
     HEADER_QUEUE,
     HEADER_RUN_ID,
@@ -74,7 +75,7 @@ class SendOptions:
             task_id=task_id(run.run_id, run.attempt),
             queue=self.queue,
             producer=producer,
-            headers={**headers_of(run), HEADER_PROTOCOL: PROTOCOL, **whose},
+            headers={**headers_of(run), HEADER_PROTOCOL: PROTOCOL, HEADER_LOGS: True, **whose},
             retries=run.retries,
             soft_time_limit=self.soft_limit,
             time_limit=self.hard_limit,
@@ -86,7 +87,7 @@ class SendOptions:
 
 
 def headers_of(run: DispatchedRun) -> dict[str, Any]:
-    """The run's own and Itinerary headers, except the protocol header, which is the same for all runs."""
+    """The run's own and Itinerary headers, except those that are the same for all runs."""
     due_at = format_instant(run.due_at)
     headers = {
         SHADOW: None,

@@ -58,6 +58,8 @@ SERVICE: Final = Rights(
         "DEL {k}itinerary:floor:x",
         "SADD {k}itinerary:floors x",
         "SREM {k}itinerary:floors x",
+        "SET {k}itinerary:logs:watched 1",
+        "XDEL {k}itinerary:logs 0-1",
         "SSCAN {k}itinerary:floors 0",
         "LPUSH {k}itinerary:reply:x 1",
         "EXPIRE {k}itinerary:reply:x 60",

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from itinerary.protocol.instants import from_datetime
+from scheduler_service.core.contract.log_text import shown as log_text
 from scheduler_service.core.explain.relative import relative
 from scheduler_service.observability.logs import escaped
 
@@ -35,6 +36,19 @@ def console() -> Console:
 def print_json(value: Any) -> None:
     """One JSON document, indented."""
     print(json.dumps(value, indent=2, ensure_ascii=False, default=dict))  # results of the client are no dictionaries
+
+
+def print_log(log: Mapping[str, Any], *, whole: bool = False) -> None:
+    """Print a part of a log as it is, and on standard error what is missing; `whole`: no other part follows."""
+    text = log_text(log["text"])
+    if log["missing"]:
+        print(f"... {log['missing']} characters before this are not shown ...", file=sys.stderr)
+    sys.stdout.write(text if not text or text.endswith("\n") else f"{text}\n")
+    sys.stdout.flush()
+    if whole and not log["complete"]:
+        print(f"attempt {log['attempt']} is not over: follow it with -f", file=sys.stderr)
+    elif whole and not text:
+        print(f"attempt {log['attempt']} has no log", file=sys.stderr)
 
 
 def none_found(things: str, *, filtered: bool, add: str) -> str:

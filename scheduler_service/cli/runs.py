@@ -77,6 +77,27 @@ def show(run_id: RunId, as_json: Json = False) -> None:
         _print_run(client.run(run_id), as_json)
 
 
+@runs.command("logs")
+def logs(
+    run_id: RunId,
+    attempt: Annotated[int | None, typer.Option(help="This attempt, not the newest one.", min=1)] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until the attempt is over.")] = False,
+    tail: Annotated[int | None, typer.Option(help="Only so many lines, the last ones.", min=1)] = None,
+    as_json: Json = False,
+) -> None:
+    """Print the end of an attempt's log."""
+    from scheduler_service.cli.output import print_json, print_log
+
+    with open_client() as client:
+        if follow:
+            for part in client.follow_logs(run_id, attempt=attempt, tail=tail):
+                print(json.dumps(dict(part)), flush=True) if as_json else print_log(part)
+        elif as_json:
+            print_json(client.run_logs(run_id, attempt=attempt, tail=tail))
+        else:
+            print_log(client.run_logs(run_id, attempt=attempt, tail=tail), whole=True)
+
+
 @runs.command("cancel")
 def cancel(
     run_ids: RunIds = None,

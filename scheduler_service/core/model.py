@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from itinerary.protocol.attempt_logs import KeepLogs
 from itinerary.protocol.instants import SECOND, Duration, Instant
 from itinerary.protocol.limits import JobLimit, KeyFrom, LimitUse
 from itinerary.protocol.run_fields import DEFAULT_PRIORITY, DEFAULT_QUEUE, NO_RETRIES, RetryPolicy
+from itinerary.protocol.wire import HEADER_KEEP_LOGS
 from scheduler_service.core.attempts import Attempt, LateReports, TaskError
 from scheduler_service.core.pings import JobPing
 from scheduler_service.core.run_state import RunState
@@ -82,6 +84,7 @@ class Job:
     fair_key: str | KeyFrom | None = None
     calendars: "JobCalendars | None" = None
     ping: JobPing | None = None
+    keep_logs: KeepLogs = KeepLogs.FAILURES
     tags: tuple[str, ...] = ()
     description: str = ""
     paused: bool = False
@@ -96,6 +99,13 @@ class Job:
     placed_anchor: Instant | None = None
     placed_at: Instant | None = None
     unknown: Mapping[str, Any] | None = None
+
+    @property
+    def run_headers(self) -> Mapping[str, Any] | None:
+        """The headers of its runs: its own, and which logs are kept where it says so."""
+        if self.keep_logs is KeepLogs.FAILURES:
+            return self.headers
+        return {**(self.headers or {}), HEADER_KEEP_LOGS: self.keep_logs.value}
 
 
 @dataclass(frozen=True, slots=True)

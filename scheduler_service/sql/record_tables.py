@@ -1,11 +1,11 @@
-"""Tables that only record: audit log, past terms, zone rules, figures, samples. They are of the metadata of tables.py.
+"""Tables that only record: audit log, past terms, zone rules, figures, samples, logs; of the metadata of tables.py.
 
 Promises that a row of `audit_log` is never changed, and not deleted for 90 days: triggers of the migration enforce it.
 """
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, Identity, Index, Integer, Table, Text
+from sqlalchemy import BigInteger, Column, ForeignKey, Identity, Index, Integer, LargeBinary, Table, Text
 
 from scheduler_service.sql.column_types import InstantColumn
 from scheduler_service.sql.tables import KEY, PAYLOAD, ROW_ID, metadata
@@ -73,4 +73,14 @@ samples: Final = Table(
     Column("term", BigInteger, primary_key=True, autoincrement=False),
     Column("version", Text, nullable=False),
     Column("figures", Text, nullable=False),
+)
+
+# The end of what an attempt wrote, compressed, and the number of characters that it wrote in all.
+attempt_logs: Final = Table(
+    "attempt_logs",
+    metadata,
+    Column("run_id", KEY, ForeignKey("runs.run_id", ondelete="CASCADE"), primary_key=True),
+    Column("attempt", Integer, primary_key=True, autoincrement=False),
+    Column("end_position", BigInteger, nullable=False),
+    Column("body", LargeBinary, nullable=False),
 )

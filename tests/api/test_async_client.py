@@ -12,7 +12,7 @@ from itinerary import ApiError, AsyncClient, Client, RunFailed, WaitTimeout
 from tests.support.http_server import LoopbackServer, QuietHandler
 from tests.support.stub_server import Answer, StubServer
 
-ITERATING = {"all_jobs", "all_runs"}
+ITERATING = {"all_jobs", "all_runs", "follow_logs"}
 OF_ITS_OWN = {"close", "result", "wait"}
 RUNNING, COMPLETED = ({"run_id": "adhoc_1", "state": state} for state in ("running", "completed"))
 

@@ -61,6 +61,7 @@ FULL: dict[str, Any] = {
     "fair_key": {"from": "args.1"},
     "calendars": {"exclude": ["holidays"], "only": ["season"], "when_excluded": "skip", "workdays": None},
     "ping": {"url": "https://ping.example.org/1", "on": ["start", "failure"], "style": "healthchecks"},
+    "keep_logs": "all",
     "tags": ["a, b", "c"],
     "description": "two\nlines & more",
 }
@@ -168,7 +169,7 @@ def test_a_job_gives_its_runs_every_field_that_both_have() -> None:
     assert shared == {*RUN_FIELDS, "job_id"} - {"run_at", "fair_key"}
     taken = (("api", None), ("tenant", "5"))
     for run in (new_occurrence(job, AT, AT, 0), read_trigger(job, {}, "x", AT)):
-        expected = {name: getattr(job, name) for name in shared} | {"limits": taken}
+        expected = {name: getattr(job, name) for name in shared} | {"limits": taken, "headers": job.run_headers}
         assert {name: getattr(run, name) for name in shared} == expected
         assert run.lane == lane_of(run.limits) == 'limits:[["tenant","5"]]'
     by_key = dataclasses.replace(job, limits=())

@@ -32,7 +32,7 @@ def test_a_made_job_comes_back_with_every_default_its_location_and_its_version(
         "retry": {"max_attempts": 1, "initial": "5s", "factor": 2, "max": "10m", "jitter": True},
         "timeout": None, "start_within": None, "must_end_within": None, "headers": None,
         "limits": [], "fair_key": None, "calendars": None, "ping": None,
-        "tags": [], "description": "", "paused": False,
+        "keep_logs": "failures", "tags": [], "description": "", "paused": False,
         "pause_reason": None,
         "paused_until": None, "pause_waiting": None, "source": None, "version": 1,
     }  # fmt: skip

@@ -265,13 +265,14 @@ def test_an_enqueuer_has_to_do_with_its_own_runs_alone(shared: TestClient, leade
     for run_id in theirs:
         assert shared.get(f"/api/v1/runs/{run_id}", headers=bearer("e1")).status_code == 404
         assert shared.get(f"/api/v1/runs/{run_id}/explain", headers=bearer("e1")).status_code == 404
+        assert shared.get(f"/api/v1/runs/{run_id}/logs", headers=bearer("e1")).status_code == 404
         assert shared.post(f"/api/v1/runs/{run_id}/cancel", headers=bearer("e1")).status_code == 404
     assert shared.post(f"/api/v1/runs/{own}/cancel", headers=bearer("e1")).json()["state"] == "cancelled"
 
 
 def test_an_enqueuer_is_let_in_nowhere_else(shared: TestClient, leader: AnsweringLeader) -> None:
     allowed = {"/api/v1/runs", "/api/v1/runs/batch", "/api/v1/runs/{run_id}", "/api/v1/runs/{run_id}/explain",
-               "/api/v1/runs/{run_id}/cancel", "/healthz", "/readyz",
+               "/api/v1/runs/{run_id}/cancel", "/api/v1/runs/{run_id}/logs", "/healthz", "/readyz",
                "/api/v1/monitors/{monitor_id}/ping"}  # fmt: skip  # that has a token of its own
     for method, path, _ in routes_of(shared.app):  # type: ignore[arg-type]  # the application itself
         if path not in allowed and not path.startswith(OPEN_TO_ALL):

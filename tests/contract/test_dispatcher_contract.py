@@ -248,6 +248,7 @@ def message_of_celery(real: RealBroker, url: str, run: DispatchedRun) -> dict[st
             "itinerary_seq": run.seq,
             "itinerary_queue": run.queue,
             "itinerary_protocol": 1,
+            "itinerary_logs": True,
         }
         | ({} if run.traceparent is None else {"traceparent": run.traceparent})
         | dict(run.headers or {}),

@@ -64,6 +64,11 @@ def test_every_part_works_with_no_more_rights_than_the_page_asks_for(
         one.stores.runs.request_cancel(running)
         one.stores.inbox.send("cancel_run", host_now(), {"run_id": running})
         assert one.ended(running).state is RunState.CANCELLED
+        failed = one.enqueue("logging", "user.logs", (["one"],), queue="own")
+        one.stores.live_logs.watch(f"{failed}~1")
+        assert one.ended(failed).state is RunState.FAILED
+        kept = wait_until(lambda: one.stores.logs.read(failed, 1), 30, lambda: child.output)
+        assert "userapp: one" in kept.text
         findings = one.doctor()
         child.stop(20)
         redis_user(redis_server, "itinerary", SERVICE.rules(prefix, ["elsewhere"]).replace("+xtrim", ""))

@@ -19,6 +19,7 @@ CALLS: Final = {
     "/api/v1/runs/{run_id}": {"get"},
     "/api/v1/runs/{run_id}/explain": {"get"},
     "/api/v1/runs/{run_id}/again": {"post"},
+    "/api/v1/runs/{run_id}/logs": {"get"},
     "/api/v1/runs/{run_id}/cancel": {"post"},
     "/api/v1/runs/{run_id}/retry": {"post"},
     "/api/v1/runs/bulk": {"post"},

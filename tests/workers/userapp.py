@@ -4,6 +4,7 @@ Each task writes a line into the file TRUTH when its body starts.
 """
 
 import json
+import logging
 import os
 import signal
 import time
@@ -12,6 +13,7 @@ from urllib.parse import urlencode
 
 from celery import Celery, Task, shared_task, signals
 from celery.exceptions import Ignore, Reject, SoftTimeLimitExceeded
+from celery.utils.log import get_task_logger
 from greenlet import GreenletExit
 from kombu.utils import functional
 
@@ -22,8 +24,15 @@ app = Celery("userapp", broker=os.environ["USERAPP_BROKER"])
 app.conf.update(task_default_queue="userqueue", broker_connection_max_retries=None)
 if os.environ.get("RESULT_BACKEND"):
     app.conf.update(result_backend=os.environ["RESULT_BACKEND"], result_extended=True, task_track_started=True)
+if os.environ.get("USERAPP_REDIRECTS") == "0":
+    app.conf.update(worker_redirect_stdouts=False)
 if os.environ.get("CAREFUL"):  # as the product's own worker: Celery 5.7 ends when Redis goes while it holds messages
     app.conf.update(worker_disable_prefetch=True, worker_prefetch_multiplier=1)
+
+
+own = logging.getLogger("userapp.own")
+own.addHandler(logging.StreamHandler())
+own.propagate = False
 
 
 class Careful(Task):
@@ -260,7 +269,24 @@ def nested() -> list[Any]:
 
 app.register_task(Counter())
 
-itinerary.attach(app, publish_signals="PUBLISH_SIGNALS" in os.environ)
+
+@app.task(name="user.logs")
+def logs(lines: list[str], fails: bool = True, gate: str | None = None) -> None:
+    for line in lines:
+        logging.getLogger("userapp").warning("%s", line)
+    print(f"printed {lines[0]}")
+    get_task_logger("userapp.tasks").error("of a task's logger")
+    logging.getLogger("userapp.own").warning("of a logger that ends here")
+    witness("pid", os.getpid())
+    witness("logged", lines[0])
+    if gate is not None:
+        wait_for(gate)
+        logging.getLogger("userapp").warning("after the gate")
+    if fails:
+        raise ValueError("as asked")
+
+
+itinerary.attach(app, publish_signals="PUBLISH_SIGNALS" in os.environ, logs=os.environ.get("LOGS", "records"))
 
 
 @signals.before_task_publish.connect

@@ -131,6 +131,11 @@ EXAMPLES: Final[dict[str, Any]] = {
         "unchanged": 1, "left": [], "warnings": [],
     },
     "RunOut": _RUN,
+    "LogOut": {
+        "run_id": "billing.close_2026-12-01T01:00:00Z", "attempt": 1,
+        "text": "2026-12-01 01:00:01.250 INFO billing.tasks: 3 rows\n", "start": 0, "end": 51, "missing": 0,
+        "complete": True,
+    },
     "RunPage": {"items": [{**_RUN, "attempts": []}], "next_cursor": None},
     "TimelineOut": {
         "by": "queue", "since": "2026-12-01T00:00:00Z", "until": "2026-12-01T01:00:00Z", "part_seconds": 36.0,
@@ -285,6 +290,7 @@ PARAMETERS: Final[dict[str, Any]] = {
     "at": "2026-12-01T01:00:00Z", "since": "2026-12-01T00:00:00Z",
     "until": "2026-12-02T00:00:00Z", "state": ["failed"], "queue": "default", "subject": "billing.close",
     "actor": "ann", "action": "job.pause", "total": False, "with_runs": False, "by": "queue", "first_lane": 25,
+    "attempt": 1, "after": 0, "tail": 100, "follow": False, "wait": 0,
 }  # fmt: skip
 
 HEADERS: Final[dict[str, Any]] = {

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, assert_never
 from urllib.parse import urlsplit
 
+from itinerary.protocol.attempt_logs import KeepLogs
 from itinerary.protocol.instants import Instant, format_instant
 from itinerary.protocol.limits import JobLimit, KeyFrom
 from itinerary.protocol.redaction import hidden, is_hidden, redacted
@@ -52,6 +53,11 @@ _OVERLAPS: Final = {
     Overlap.QUEUE_ALL: "Runs are executed one after the other; all that fall due meanwhile wait.",
     Overlap.CANCEL_RUNNING: "A run that falls due cancels the previous one, and takes its place.",
 }
+_LOGS: Final = {
+    KeepLogs.FAILURES: "The log of an attempt that fails is kept.",
+    KeepLogs.ALL: "The logs of all attempts are kept.",
+    KeepLogs.NONE: "No log is kept.",
+}
 
 
 def policies(job: Job) -> Iterator[tuple[str, str]]:
@@ -73,6 +79,7 @@ def policies(job: Job) -> Iterator[tuple[str, str]]:
         yield "Fair key", f"In a fair queue, its runs take turns as those of {_key(job.fair_key)}."
     if job.jitter:
         yield "Jitter", f"Each run is dispatched up to {length(job.jitter)} after its time (jitter)."
+    yield "Logs", _LOGS[job.keep_logs]
     if job.start_at is not None or job.end_at is not None:
         start = "" if job.start_at is None else f" from {format_instant(job.start_at)}"
         end = "" if job.end_at is None else f" until {format_instant(job.end_at)}"

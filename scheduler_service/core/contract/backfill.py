@@ -186,7 +186,7 @@ def _run(plan: Backfill, one: Wanted, uuid7: str) -> NewRun:
         run_id=manual_run_id(job.job_id, uuid7), kind=RunKind.MANUAL, task=job.task, scheduled_at=one.at, due_at=0,
         job_id=job.job_id, job_version=job.version, args=job.args, kwargs=job.kwargs, queue=job.queue,
         priority=job.priority, retry=job.retry, timeout=job.timeout, overlap=plan.window.overlap, retry_of=one.after,
-        idempotency_key=key, headers=job.headers, limits=limits, lane=lane_of(limits, fair_key, job.job_id),
+        idempotency_key=key, headers=job.run_headers, limits=limits, lane=lane_of(limits, fair_key, job.job_id),
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any, Final
 
+from itinerary.protocol.attempt_logs import KeepLogs
 from itinerary.protocol.errors import BadValue, BadValues
 from itinerary.protocol.instants import Instant, format_instant
 from itinerary.protocol.limits import ARGUMENT_RULE, KeyFrom
@@ -123,7 +124,7 @@ def known_definition(job: Job) -> dict[str, Any]:
     """Return the definition without fields that only a newer release knows: `read_job` accepts it."""
     written = _written(job)
     for name in _SPARSE:
-        if written[name] in (None, []):
+        if written[name] in (None, [], KeepLogs.FAILURES.value):
             del written[name]
     return written
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from itinerary.protocol.field_types import FieldType, Group, Plain, Span, Time, read_object
+from itinerary.protocol.attempt_logs import KeepLogs
+from itinerary.protocol.field_types import Choice, FieldType, Group, Plain, Span, Time, read_object
 from itinerary.protocol.identity import check_job_id
 from itinerary.protocol.instants import DAY
 from itinerary.protocol.limits import JOB_LIMITS, Key
@@ -117,6 +118,10 @@ JOB_FIELDS: Final = (
     JobField(
         "ping", PINGS, "Ping", "An address that hears of its starts, successes and failures", TROUBLE,
         'JSON: {"url": "https://hc-ping.com/...", "on": ["start", "success", "failure"], "style": "healthchecks"}', 2,
+        sparse=True,
+    ),
+    JobField(
+        "keep_logs", Choice(KeepLogs), "Keep logs", "Which attempts' logs are kept", NOTES,
         sparse=True,
     ),
     JobField("tags", Tags(), "Tags", "Short texts to find it by", NOTES, "with commas between", option="--tag"),

@@ -108,7 +108,7 @@ def read_trigger(job: Job, body: Mapping[str, Any], uuid7: str, now: Instant) ->
         job_id=job.job_id, job_version=job.version, args=job.args, kwargs=kwargs, queue=job.queue,
         priority=job.priority, retry=job.retry, timeout=job.timeout, overlap=overlap, start_within=job.start_within,
         must_end_within=job.must_end_within,
-        headers=job.headers, limits=limits, lane=lane_of(limits, fair_key, job.job_id), forced=forced,
+        headers=job.run_headers, limits=limits, lane=lane_of(limits, fair_key, job.job_id), forced=forced,
         idempotency_key=key, **key_hashes({**body, "trigger": job.job_id}, key),
     )  # fmt: skip
 

@@ -224,7 +224,7 @@ def new_occurrence(job: Job, at: Instant, now: Instant, prompt: Duration) -> New
         timeout=job.timeout,
         start_within=job.start_within,
         must_end_within=job.must_end_within,
-        headers=job.headers,
+        headers=job.run_headers,
         limits=limits,
         lane=lane_of(limits, fair_key),
     )

@@ -37,14 +37,14 @@ def _awaited(
 
 
 def _page_by_page(
-    method: Callable[Concatenate[Client, _P], Iterator[_T]],
+    method: Callable[Concatenate[Client, _P], Iterator[_T]], at_once: int = _PAGE
 ) -> "Callable[Concatenate[AsyncClient, _P], AsyncIterator[_T]]":
-    """A method that yields items, as an asynchronous generator; each page is one request."""
+    """A method that yields items, as an asynchronous generator; each page of so many items is one request."""
 
     @wraps(method)
     async def call(self: "AsyncClient", /, *args: _P.args, **kwargs: _P.kwargs) -> AsyncIterator[_T]:
         items = method(self._client, *args, **kwargs)
-        while page := await self._in_thread(lambda: list(islice(items, _PAGE))):
+        while page := await self._in_thread(lambda: list(islice(items, at_once))):
             for item in page:
                 yield item
 
@@ -167,6 +167,8 @@ class AsyncClient:
     rebalance = _awaited(Client.rebalance)
     resume_job = _awaited(Client.resume_job)
     retry = _awaited(Client.retry)
+    run_logs = _awaited(Client.run_logs)
+    follow_logs = _page_by_page(Client.follow_logs, 1)
     run = _awaited(Client.run)
     runs = _awaited(Client.runs)
     status = _awaited(Client.status)

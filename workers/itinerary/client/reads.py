@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from itinerary.client.log_reads import LogReads
 from itinerary.client.results import (
     AuditPage,
     Calendar,
@@ -31,16 +32,13 @@ from itinerary.client.results import (
     ZoneRules,
 )
 from itinerary.client.run_body import Moment, moment_text
-from itinerary.client.transport import Transport, given, segment
+from itinerary.client.transport import given, segment
 
 PLANNED_WITHIN: Final = 40.0
 
 
-class Reads:
+class Reads(LogReads):
     """The requests of a client that change nothing."""
-
-    def __init__(self, api: Transport) -> None:
-        self._api = api
 
     def jobs(
         self,

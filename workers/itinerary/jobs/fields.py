@@ -114,3 +114,4 @@ class JobFields(TypedDict, total=False):
     fair_key: str | KeyFrom
     calendars: Calendars
     ping: Ping
+    keep_logs: Literal["failures", "all", "none"]

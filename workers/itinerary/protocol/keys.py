@@ -39,6 +39,10 @@ class Keys:
         # The same mark beside inbox and claims; the leader records both in the database, to detect processes with
         # other settings.
         self.redis_mark: Final = f"{prefix}itinerary:redis"
+        # The stream of ended attempts' logs, until the leader has stored them, and the sign that somebody watches one
+        # that runs.
+        self.logs: Final = f"{prefix}itinerary:logs"
+        self.watched: Final = f"{prefix}itinerary:logs:watched"
 
     def claim(self, task_id: str) -> str:
         """The key with the token of the process that claimed this attempt."""
@@ -55,6 +59,14 @@ class Keys:
     def result(self, task_id: str) -> str:
         """The key with this attempt's terminal report, until the leader has committed it."""
         return f"{self.prefix}itinerary:result:{task_id}"
+
+    def watch(self, task_id: str) -> str:
+        """The key that exists while somebody watches this attempt's log."""
+        return f"{self.prefix}itinerary:logs:watch:{task_id}"
+
+    def live_log(self, task_id: str) -> str:
+        """The stream of this attempt's newest lines, which exists while somebody watches it."""
+        return f"{self.prefix}itinerary:logs:live:{task_id}"
 
     def reply(self, name: str) -> str:
         """The list on which one asker waits for the leader's answer."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.field_types import FieldType, read_object
 from itinerary.protocol.json_text import MOST_LEVELS, is_deep
-from itinerary.protocol.wire import HEADER_TRACE, OWN_HEADERS
+from itinerary.protocol.wire import HEADER_KEEP_LOGS, HEADER_TRACE, OWN_HEADERS
 
 SHADOW: Final = "shadow"
 """Celery's header with the name to show in place of the task's."""
@@ -44,7 +44,8 @@ class Headers(FieldType):
             if name in _CELERYS or name == HEADER_TRACE or name.startswith(OWN_HEADERS):
                 raise BadValue(f"{field}.{name}", header, "give it another name: Celery or Itinerary sends this header")
         try:
-            text = json.dumps(headers, allow_nan=False, ensure_ascii=False)
+            own = {name: header for name, header in headers.items() if name != HEADER_KEEP_LOGS}  # a job's field
+            text = json.dumps(own, allow_nan=False, ensure_ascii=False)
             size = len(text.encode("utf-8"))
         except (ValueError, TypeError, RecursionError) as exc:
             raise BadValue(field, "...", f"headers must be plain JSON ({str(exc)[:80]})") from exc

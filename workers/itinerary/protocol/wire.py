@@ -34,6 +34,10 @@ HEADER_QUEUE: Final = "itinerary_queue"
 HEADER_PROTOCOL: Final = "itinerary_protocol"
 # The prefix of the sender's keys, where it has one: a worker with another one must not start the message.
 HEADER_KEY_PREFIX: Final = "itinerary_key_prefix"
+# Whether the service keeps the logs of attempts; one that does not would leave them in Redis.
+HEADER_LOGS: Final = "itinerary_logs"
+# Not ours alone: a job's field `keep_logs` becomes this header of its runs, and a run may be given it as any header.
+HEADER_KEEP_LOGS: Final = "keep_logs"
 # W3C's name, so that any tracing tool finds the trace in a Celery message.
 HEADER_TRACE: Final = "traceparent"
 

@@ -9,11 +9,13 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
 
+from itinerary.protocol.attempt_logs import KeepLogs
 from itinerary.protocol.errors import BadValue, BadValues, ItineraryError
 from itinerary.protocol.instants import Instant
 from itinerary.protocol.limits import JOB_LIMITS, RUN_LIMITS, Key, LimitUse, check_fair_key, lane_of, uses_of
 from itinerary.protocol.run_fields import RETRY
 from itinerary.protocol.run_request import read_field
+from itinerary.protocol.wire import HEADER_KEEP_LOGS
 from itinerary.testing.run import Run
 
 _KIT: Final = "scheduler_service.testing"
@@ -72,8 +74,14 @@ class Job:
             run_id, body["task"], at, at, job_id=self.job_id, args=list(body["args"]), kwargs=dict(body["kwargs"]),
             queue=body["queue"], priority=body["priority"], retry=RETRY.read(body["retry"], "retry"),
             start_within=self.times.start_within, must_end_within=self.times.must_end_within,
-            headers=body.get("headers"), is_occurrence=is_occurrence,
+            headers=_headers(body), is_occurrence=is_occurrence,
         )  # fmt: skip
+
+
+def _headers(body: Mapping[str, Any]) -> dict[str, Any] | None:
+    keep: str = body.get("keep_logs", KeepLogs.FAILURES.value)
+    headers: dict[str, Any] | None = body.get("headers")
+    return headers if keep == KeepLogs.FAILURES.value else {**(headers or {}), HEADER_KEEP_LOGS: keep}
 
 
 def read_job(body: Mapping[str, Any], now: Instant) -> Job:

@@ -21,12 +21,13 @@ from itinerary.protocol.errors import BadValue
 from itinerary.protocol.wire import HEADER_KEY_PREFIX, HEADER_QUEUE, HEADER_SEQ
 from itinerary.telemetry import tracing
 from itinerary.worker import reporting
-from itinerary.worker.beacon import NotComparable, gets_runs, misfit
+from itinerary.worker.asked_retry import AskedRetry
+from itinerary.worker.beacon import compared, gets_runs
 from itinerary.worker.claim import Verdict, claim
 from itinerary.worker.claimable import hindrance, refusal
 from itinerary.worker.connection import RedisConnection, connection_of, is_redis
 from itinerary.worker.current import running
-from itinerary.worker.delivery import NO_LIMITS, TERMINATED, TIMED_OUT, AskedRetry, Limits, is_ours
+from itinerary.worker.delivery import NO_LIMITS, TERMINATED, TIMED_OUT, Limits, is_ours
 from itinerary.worker.escapes import learn_escapes
 from itinerary.worker.green import mend_kombu
 from itinerary.worker.heartbeat import Heartbeater, PendingSend
@@ -39,6 +40,7 @@ from itinerary.worker.publish_signals import fire_at_claims
 from itinerary.worker.releases import unfit_releases
 from itinerary.worker.reporting import ANY_TOKEN, ReportBuilder
 from itinerary.worker.starting import or_end
+from itinerary.worker.task_logs import Captured, TaskLogs, logs_of, read_captured
 
 WORKER_LOST: Final = "worker_lost"
 REVOKED: Final = "revoked"
@@ -57,16 +59,18 @@ def attach(
     exclude: Iterable[str] = (),
     publish_signals: bool = False,
     key_prefix: str | None = None,
+    logs: str = "records",
 ) -> None:
     """Let `app`'s workers run the scheduler's tasks: claimed before they start, reported when they end.
 
     Redis is `redis_url`, else ITINERARY_REDIS_URL, else the app's broker if that is Redis. `exclude` names tasks that
     cannot be claimed and that the scheduler never runs. `publish_signals`: the app's `before_task_publish` and
     `after_task_publish` receivers fire in the worker, after each claim. `key_prefix` is the service's, else
-    ITINERARY_KEY_PREFIX. Attaching again changes nothing.
+    ITINERARY_KEY_PREFIX. `logs`: what is kept of a task, its loggers' "records", also its "output", or "nothing".
+    Attaching again changes nothing.
     """
     if id(app) not in _attachments:
-        _attachments[id(app)] = Attachment(app, redis_url, key_prefix, frozenset(exclude))
+        _attachments[id(app)] = Attachment(app, redis_url, key_prefix, frozenset(exclude), read_captured(logs))
         if publish_signals:
             fire_at_claims(app)
 
@@ -79,7 +83,9 @@ def attach_new_tasks(app: Celery) -> None:
 class Attachment:
     """One app's wiring; kept for the life of the process, as the app is."""
 
-    def __init__(self, app: Celery, redis_url: str | None, key_prefix: str | None, exclude: frozenset[str]) -> None:
+    def __init__(
+        self, app: Celery, redis_url: str | None, key_prefix: str | None, exclude: frozenset[str], captured: Captured
+    ) -> None:
         self._app = app
         self._redis_url = redis_url
         self._key_prefix = key_prefix
@@ -88,6 +94,8 @@ class Attachment:
         self._compared = False
         self._connection: RedisConnection | None = None
         self._registry: PoolRegistry | None = None
+        self._captured = captured
+        self._logs: TaskLogs | None = None
         self._worker = "celery"
         self._limits = NO_LIMITS
         self._main_pid = 0
@@ -122,14 +130,7 @@ class Attachment:
             self._limits = Limits(sender.time_limit, sender.soft_time_limit)
             self._arm(sender.hostname)
             assert self._connection is not None
-            try:
-                why = misfit(self._app, self._connection)
-            except NotComparable as exc:
-                log.info("the leader's configuration is compared later: %s", exc)
-                return
-            self._compared = True
-            if why is not None:
-                sys.exit(f"itinerary: this worker would never get a run: {why}")
+            self._compared = compared(self._app, self._connection)
 
     def _on_worker_setup(self, instance: Any, **_: Any) -> None:
         if instance.app is self._app:
@@ -146,6 +147,7 @@ class Attachment:
         try:
             self._connection = self._connection or connection_of(self._redis_url, self._key_prefix, self._app.conf)
             registry = self._registry = self._registry or PoolRegistry()
+            self._logs = self._logs or logs_of(self._captured, self._connection)
             tracing.check()
         except BadValue as exc:
             sys.exit(f"itinerary: {exc}")
@@ -172,7 +174,7 @@ class Attachment:
         return {name: why for name, why in self._unclaimable.items() if name not in self._exclude}
 
     def _give_claim(self, task: Any, connection: RedisConnection, registry: PoolRegistry) -> None:
-        given = give_claim(task, connection, registry, self._worker, self.child_lost, self._limits)
+        given = give_claim(task, connection, registry, self._worker, self.child_lost, self._limits, self._logs)
         if given and task.__trace__ is not None:
             task.__trace__ = build_tracer(task.name, task, self._app.loader, self._worker, app=self._app)
 
@@ -202,6 +204,7 @@ class Attachment:
             sys.exit("itinerary: the pool eventlet is not supported; use -P gevent, prefork, threads or solo")
         self._heartbeater = Heartbeater(self._connection, self._registry, self._worker, sender, self._received)
         self._registry.on_waiting = self._heartbeater.beat_soon
+        self._heartbeater.watched = None if self._logs is None else self._logs.watched
         if not self._compared:
             self._heartbeater.asks = partial(gets_runs, self._app, self._connection)
         if pool == _POOL_OF_PROCESSES:

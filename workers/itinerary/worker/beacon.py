@@ -6,6 +6,7 @@ the broker is away, it compares nothing and refuses nothing.
 
 import json
 import logging
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any, Final
@@ -59,6 +60,18 @@ def misfit(app: Celery, connection: RedisConnection, patience: float = _MARK_WIT
                 log.warning("not all of this worker's reports may be understood: %s", error)
             return why
         time.sleep(_POLLED_EVERY)
+
+
+def compared(app: Celery, connection: RedisConnection) -> bool:
+    """Whether the leader's configuration could be compared yet; exits if this worker would never get a run."""
+    try:
+        why = misfit(app, connection)
+    except NotComparable as exc:
+        log.info("the leader's configuration is compared later: %s", exc)
+        return False
+    if why is not None:
+        sys.exit(f"itinerary: this worker would never get a run: {why}")
+    return True
 
 
 def gets_runs(app: Celery, connection: RedisConnection) -> bool:

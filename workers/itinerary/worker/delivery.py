@@ -5,7 +5,6 @@ disturbs its report. Knows Celery's requests and outcomes, not its workers.
 """
 
 import inspect
-import json
 import logging
 import os
 import signal
@@ -16,13 +15,9 @@ from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from celery.exceptions import Ignore, Reject, Retry, SoftTimeLimitExceeded
-from celery.utils.time import maybe_iso8601, maybe_make_aware
-from kombu.utils.json import dumps as celerys_json
 
 from itinerary.protocol.errors import BadValue
-from itinerary.protocol.instants import SECOND, Instant, from_datetime, parse_instant, to_datetime
-from itinerary.protocol.json_text import MOST_LEVELS, is_deep
-from itinerary.protocol.typed_values import from_python
+from itinerary.protocol.instants import SECOND, Instant, parse_instant, to_datetime
 from itinerary.protocol.wire import (
     HEADER_ATTEMPT,
     HEADER_DUE_AT,
@@ -34,15 +29,16 @@ from itinerary.protocol.wire import (
     HEADER_SEQ,
 )
 from itinerary.worker import reporting
+from itinerary.worker.asked_retry import AskedRetry, asked_retry
 from itinerary.worker.claim import Verdict, claim
 from itinerary.worker.connection import AWAY, RedisConnection, patiently
 from itinerary.worker.current import CurrentRun
 from itinerary.worker.green import KILLED, OUT_OF_TIME, SoftLimit
 from itinerary.worker.hiding import AS_IT_IS, Hide, Hiding, hide_in_logs, task_ended, values_by_name
-from itinerary.worker.plain import ARGUMENTS_LIMIT
 from itinerary.worker.pool_registry import PoolRegistry
 from itinerary.worker.reporting import Report, ReportBuilder
 from itinerary.worker.secret_arguments import concealed_body, holds_secret, resolve
+from itinerary.worker.task_logs import AttemptLog
 from itinerary.worker.tracing import TaskSpan
 
 TIMED_OUT: Final = "timed_out"
@@ -75,16 +71,6 @@ class Limits(NamedTuple):
 NO_LIMITS: Final = Limits()
 
 
-@dataclass(frozen=True, slots=True)
-class AskedRetry:
-    """The task's request by `retry()`; arguments are None if they are unchanged and too long to send."""
-
-    due_at: Instant
-    args: list[Any] | None
-    kwargs: dict[str, Any] | None
-    retries: int
-
-
 @dataclass(slots=True)
 class Delivery:
     """One of our messages; it has a `verdict` once its claim was asked for.
@@ -113,6 +99,7 @@ class Delivery:
     span: TaskSpan | None = None
     secrets: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
     hide: Hide = field(default=AS_IT_IS, repr=False)
+    log: AttemptLog | None = None
 
     @classmethod
     def of(
@@ -177,9 +164,7 @@ class Delivery:
     def ask_retry(self, signature: Any, request: Any, timezone: Any) -> None:
         """Keep the retry's request for the report; called in place of Celery's sending of a message."""
         try:
-            due_at = _due_at(signature.options, timezone)
-            args, kwargs = _arguments(signature, request)
-            self.retry = AskedRetry(due_at, args, kwargs, request.retries + 1)
+            self.retry = asked_retry(signature, request, timezone)
         except (TypeError, ValueError, ArithmeticError, RecursionError, BadValue) as exc:
             self.broken_retry = exc
             raise
@@ -210,10 +195,11 @@ class Delivery:
         task_ended()
 
     def _send(self, report: Report) -> None:
+        kept = None if self.log is None else self.log.end(report.kind != "succeeded")
         if self.won:
             self.registry.report_sent(report, self.token)
         patiently(
-            lambda: reporting.send(self.connection, report, self.token, self.won),
+            lambda: reporting.send(self.connection, report, self.token, self.won, log=kept),
             f"{self.task_id} reports {report.kind}",
         )
 
@@ -275,25 +261,3 @@ def _cause(outcome: object) -> BaseException | None:
     if isinstance(outcome, Retry):
         return outcome.exc if isinstance(outcome.exc, BaseException) else None
     return outcome if isinstance(outcome, BaseException) else None
-
-
-def _due_at(options: Mapping[str, Any], timezone: Any) -> Instant:
-    """The time at which Celery would have started it: after the countdown, or else at the requested time."""
-    countdown, eta = options.get("countdown"), options.get("eta")
-    if eta is None or countdown:
-        return reporting.clock() + int((countdown or 0) * SECOND)
-    moment: Any = maybe_iso8601(eta)
-    return from_datetime(maybe_make_aware(moment, timezone))
-
-
-def _arguments(signature: Any, request: Any) -> tuple[list[Any] | None, dict[str, Any] | None]:
-    args, kwargs = list(signature.args or ()), dict(signature.kwargs or {})
-    text = celerys_json(from_python([args, kwargs], lambda value: json.loads(celerys_json(value))))
-    if len(text) > ARGUMENTS_LIMIT:
-        if args == list(request.args or ()) and kwargs == dict(request.kwargs or {}):
-            return None, None
-        raise ValueError(f"retry() was given {len(text)} bytes of arguments; the limit is {ARGUMENTS_LIMIT}")
-    if is_deep(text):
-        raise ValueError(f"retry() was given arguments that nest too deep; the limit is {MOST_LEVELS} levels")
-    plain_args, plain_kwargs = json.loads(text)
-    return plain_args, plain_kwargs

@@ -15,12 +15,14 @@ from celery.backends.base import DisabledBackend
 from celery.exceptions import Ignore, SoftTimeLimitExceeded, WorkerLostError
 from celery.utils.imports import symbol_by_name
 
+from itinerary.worker.asked_retry import AskedRetry
 from itinerary.worker.claim import Verdict
 from itinerary.worker.connection import RedisConnection
 from itinerary.worker.current import running
-from itinerary.worker.delivery import NO_LIMITS, AskedRetry, Delivery, Limits, is_ours
+from itinerary.worker.delivery import NO_LIMITS, Delivery, Limits, is_ours
 from itinerary.worker.pool_registry import PoolRegistry
 from itinerary.worker.request import telling
+from itinerary.worker.task_logs import TaskLogs
 from itinerary.worker.tracing import begin
 
 log = logging.getLogger("itinerary.worker")
@@ -44,6 +46,7 @@ class Claiming(_Task):
     itinerary_worker: ClassVar[str]
     itinerary_limits: ClassVar[Limits]
     itinerary_lost: ClassVar[Lost]
+    itinerary_logs: ClassVar[TaskLogs | None]
 
     def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
         """Claim, or end the task by Ignore: then none of its code runs."""
@@ -56,6 +59,8 @@ class Claiming(_Task):
             running.set(delivery.run)
             delivery.span = begin(self.name, vars(self.request))
             delivery.take_secrets(args, kwargs)
+            if self.itinerary_logs is not None:
+                delivery.log = self.itinerary_logs.begin(vars(self.request), task_id, delivery.hide)
             self._store_started(task_id)
         super().before_start(task_id, args, kwargs)
 
@@ -158,11 +163,12 @@ def give_claim(
     worker: str,
     lost: Lost,
     limits: Limits = NO_LIMITS,
+    logs: TaskLogs | None = None,
 ) -> bool:
     """Put the mixin before the task's class; False if it is there already (its worker's name is updated).
 
     `lost` is called in the main process with the id of an attempt whose process is gone, and the retry that it wants.
-    `limits` are the worker's, for tasks that have none.
+    `limits` are the worker's, for tasks that have none; without `logs` no log is kept.
     """
     kind = type(task)
     given = {
@@ -171,6 +177,7 @@ def give_claim(
         "itinerary_worker": worker,
         "itinerary_limits": limits,
         "itinerary_lost": staticmethod(lost),
+        "itinerary_logs": logs,
     }
     if issubclass(kind, Claiming):
         for name, value in given.items():

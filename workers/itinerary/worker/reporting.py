@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from itinerary.protocol.attempt_logs import PackedLog
 from itinerary.protocol.instants import SECOND, Instant, format_instant
 from itinerary.protocol.wire import AGAIN_FIELD, entry
 from itinerary.worker.claim import CLAIM_SECONDS
@@ -22,10 +23,15 @@ ANY_TOKEN: Final = "*"
 # Longer than a worker may hold another message of the attempt, behind a rate limit or in its queue.
 _DONE_SECONDS: Final = 7 * 24 * 3600
 
-# KEYS: claim, result, inbox. ARGV: token, whether it claimed, seconds of the result, whether it is sent again, v, type,
-# at, body, the field for "again", and seconds of the claim. A claim that reads `done` was reported: the second sender
-# (a lost reply, a killed child, a main process that repeats its reports) sends nothing. A won claim that is gone means
-# that Redis lost data, or that the leader has given the attempt up; the report is still true.
+# All logs that wait for a leader at a time, and how long one may.
+_LOGS_BYTES: Final = 32 * 1024 * 1024
+_LOGS_SECONDS: Final = 24 * 3600
+
+# KEYS: claim, result, inbox, logs. ARGV: token, whether it claimed, seconds of the result, whether it is sent again, v,
+# type, at, body, the field for "again", seconds of the claim; where there is a log: it, its end, the task id, how many
+# logs may wait, and how long. A log that Redis refuses stops no report. A claim that reads `done` was reported: the
+# second sender (a lost reply, a killed child, a main process that repeats its reports) sends nothing. A won claim that
+# is gone means that Redis lost data, or that the leader has given the attempt up; the report is still true.
 _REPORT: Final = """
 local holder = redis.call('GET', KEYS[1])
 if holder == 'done' then return 0 end
@@ -39,6 +45,10 @@ else
   redis.call('EXPIRE', KEYS[2], ARGV[3])
 end
 redis.call('SET', KEYS[1], 'done', 'EX', ARGV[10])
+if ARGV[11] then
+  redis.pcall('XADD', KEYS[4], 'MAXLEN', '~', ARGV[14], '*', 'task_id', ARGV[13], 'end', ARGV[12], 'log', ARGV[11])
+  redis.pcall('EXPIRE', KEYS[4], ARGV[15])
+end
 return 1
 """
 
@@ -96,15 +106,27 @@ class ReportBuilder:
         return Report(self.task_id, kind, clock(), body)
 
 
-def send(connection: RedisConnection, report: Report, token: str, claimed: bool, again: bool = False) -> bool:
+def send(
+    connection: RedisConnection,
+    report: Report,
+    token: str,
+    claimed: bool,
+    again: bool = False,
+    log: PackedLog | None = None,
+) -> bool:
     """Send once; False if the attempt was reported before or is another's. May be repeated after redis errors.
 
-    `again`: it was sent before, to a Redis that may have lost it; the leader ignores it if it is not new.
+    `again`: it was sent before, to a Redis that may have lost it; the leader ignores it if it is not new. A `log` goes
+    with it, into a stream of its own.
     """
     fields = entry(report.kind, report.at, dict(report.body))
-    keys = [connection.keys.claim(report.task_id), connection.keys.result(report.task_id), connection.keys.inbox]
+    own = connection.keys
+    keys = [own.claim(report.task_id), own.result(report.task_id), own.inbox, own.logs]
     flags = [token, "1" if claimed else "0", str(CLAIM_SECONDS), "1" if again else "0"]
     args = [*flags, *fields.values(), AGAIN_FIELD, str(_DONE_SECONDS)]
+    if log is not None:
+        # The bound assumes that all logs are as long as this one.
+        args += [log.text, str(log.end), report.task_id, str(_LOGS_BYTES // len(log.text)), str(_LOGS_SECONDS)]
     return bool(connection.run_script(_REPORT, keys, args))
 
 

@@ -16,7 +16,8 @@ from itinerary.protocol.instants import SECOND
 from itinerary.protocol.message_headers import SHADOW
 from itinerary.protocol.wire import HEADER_QUEUE
 from itinerary.worker import reporting
-from itinerary.worker.delivery import AskedRetry, is_ours
+from itinerary.worker.asked_retry import AskedRetry
+from itinerary.worker.delivery import is_ours
 from itinerary.worker.hiding import AS_IT_IS, Hide
 from itinerary.worker.secret_arguments import hiding_of
 

@@ -53,6 +53,7 @@ class StoredJob(Record):
     fair_key: Any
     calendars: dict[str, Any] | None
     ping: dict[str, Any] | None
+    keep_logs: str
     tags: list[str]
     description: str
     paused: bool

@@ -92,6 +92,19 @@ class Run(Record):
 
 
 @dataclass(frozen=True, eq=False)
+class Log(Record):
+    """The end of an attempt's log, or what follows a position; positions are characters since the attempt began."""
+
+    run_id: str
+    attempt: int
+    text: str
+    start: int
+    end: int
+    missing: int
+    complete: bool
+
+
+@dataclass(frozen=True, eq=False)
 class RunPage(Answer):
     """A page of the list of runs."""
 

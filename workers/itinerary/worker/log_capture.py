@@ -1,0 +1,134 @@
+"""The lines that a task writes while it runs: records of its loggers, and its output where `attach` is to keep it.
+
+Owns the handler beside those of the worker's loggers, and the ring of the attempt that runs here. Promises that no
+error of this file reaches a task. Nobody's handlers or levels are replaced, and streams only where output is kept.
+Never talks to Redis.
+"""
+
+import logging
+import sys
+import threading
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any, Final, TextIO
+
+from celery.exceptions import SoftTimeLimitExceeded
+
+from itinerary.worker.hiding import Hide
+from itinerary.worker.log_ring import LogRing
+
+# Celery's logger of what a task prints, where it redirects output to its logs, which it does by default.
+_REDIRECTED: Final = "celery.redirected"
+# Lines of Celery and of ours about a run, beside the task's own.
+_NOT_THE_TASKS: Final = frozenset({"celery.app.trace", "celery.pool", "celery.worker.request", "itinerary.worker"})
+_LONGEST_PART: Final = 64 * 1024
+
+log = logging.getLogger("itinerary.worker")
+
+_here: Final[ContextVar[LogRing | None]] = ContextVar("itinerary_logs", default=None)
+
+
+class Capture(logging.Handler):
+    """The handler of one process: it adds each record to the ring of the attempt that wrote it.
+
+    `alone`: the process runs one task at a time, so that records of threads that a task started are its own.
+    """
+
+    def __init__(self, *, output: bool, alone: bool) -> None:
+        super().__init__()
+        self._left_out = _NOT_THE_TASKS if output else _NOT_THE_TASKS | {_REDIRECTED}
+        self._output = output
+        self._alone = alone
+        self._only: LogRing | None = None
+        self._searched = False
+
+    def begin(self, hide: Hide) -> LogRing:
+        """Keep from now on what the task writes whose attempt begins in this thread or greenlet."""
+        self._listen()
+        ring = LogRing(hide)
+        _here.set(ring)
+        self._only = ring if self._alone else None
+        return ring
+
+    def end(self) -> None:
+        """Keep nothing more of it."""
+        _here.set(None)
+        self._only = None
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Add the record; called for each, without a lock of the handler's own."""
+        ring = _here.get() or self._only
+        if ring is not None and record.name not in self._left_out:
+            try:
+                ring.add_record(record)
+            except SoftTimeLimitExceeded:  # a signal's, meant for the task
+                raise
+            except Exception as exc:  # noqa: BLE001 - a record's arguments are the user's and may raise anything
+                ring.add(record.levelname, record.name, f"<a record that cannot be shown: {type(exc).__name__}>")
+        return True
+
+    def write(self, stream: str, text: str) -> None:
+        """Add a line of output."""
+        ring = _here.get() or self._only
+        if ring is not None:
+            ring.add("OUTPUT", stream, text)
+
+    def _listen(self) -> None:
+        """Stand behind the handlers that are there: logging may have been set up anew since the last task."""
+        for logger in self._ends():
+            if logger.handlers and self not in logger.handlers:
+                logger.addHandler(self)
+        if self._output:
+            for name in ("stdout", "stderr"):
+                stream = getattr(sys, name)
+                if not isinstance(stream, _Copied) and type(stream).__name__ != "LoggingProxy":
+                    setattr(sys, name, _Copied(stream, name, self))
+
+    def _ends(self) -> Iterator[logging.Logger]:
+        """The loggers at which records end: root, Celery's own for tasks, and once those of the user's."""
+        yield logging.getLogger()
+        tasks = logging.getLogger("celery.task")
+        if not tasks.propagate:
+            yield tasks
+        if not self._searched:
+            self._searched = True
+            for logger in list(logging.Logger.manager.loggerDict.values()):
+                if isinstance(logger, logging.Logger) and not logger.propagate:
+                    yield logger
+
+
+class _Copied:
+    """A stream of output, whose whole lines are also added to the ring."""
+
+    def __init__(self, stream: TextIO, name: str, capture: Capture) -> None:
+        self._stream = stream
+        self._name = name
+        self._capture = capture
+        self._parts = threading.local()
+
+    def write(self, text: str) -> int:
+        """Write to the stream, and keep."""
+        written = self._stream.write(text)
+        try:
+            self._keep(text)
+        except SoftTimeLimitExceeded:
+            raise
+        except Exception as exc:  # noqa: BLE001 - printing must not fail for a copy
+            log.debug("output is not kept: %r", exc)
+        return written
+
+    def writelines(self, lines: Any) -> None:
+        """Write each."""
+        for line in lines:
+            self.write(line)
+
+    def _keep(self, text: str) -> None:
+        *lines, rest = (getattr(self._parts, "open", "") + text).split("\n")
+        if len(rest) > _LONGEST_PART:
+            lines, rest = [*lines, rest], ""
+        self._parts.open = rest
+        for line in lines:
+            self._capture.write(self._name, line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
