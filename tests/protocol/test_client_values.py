@@ -27,7 +27,7 @@ OUTSIDE = {
     "AuditEntry": "AuditOut", "Backfill": "BackfillOut", "Because": "BecauseOut", "Distribution": "DistributionOut",
     "Explanation": "ExplanationOut", "Job": "JobOut", "Plan": "PlanOut", "Queue": "QueueOut",
     "BrowserSession": "SessionOut", "ShareLink": "ShareLinkOut", "Freeze": "FreezeOut", "Limit": "LimitOut",
-    "Freeze": "FreezeOut", "Limit": "LimitOut", "Log": "LogOut",
+    "Log": "LogOut",
     "Calendar": "CalendarOut", "CalendarVersion": "CalendarVersionOut", "ZoneDiff": "ZoneDiffOut",
     "Rate": "RateOut", "Bounds": "BoundsOut", "Run": "RunOut",
     "BulkOperation": "BulkOut", "BulkPlan": "BulkPlanOut", "Rebalance": "RebalanceOut", "RebalancePlan": "PreviewOut",

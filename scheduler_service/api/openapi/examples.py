@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from scheduler_service.api.openapi.access_shapes import ACCESS_EXAMPLES
+from scheduler_service.api.openapi.log_shapes import LOG
 from scheduler_service.core.contract.job_json import DEFAULTS
 
 _SCHEDULE: Final = {
@@ -131,11 +132,7 @@ EXAMPLES: Final[dict[str, Any]] = {
         "unchanged": 1, "left": [], "warnings": [],
     },
     "RunOut": _RUN,
-    "LogOut": {
-        "run_id": "billing.close_2026-12-01T01:00:00Z", "attempt": 1,
-        "text": "2026-12-01 01:00:01.250 INFO billing.tasks: 3 rows\n", "start": 0, "end": 51, "missing": 0,
-        "complete": True,
-    },
+    "LogOut": LOG,
     "RunPage": {"items": [{**_RUN, "attempts": []}], "next_cursor": None},
     "TimelineOut": {
         "by": "queue", "since": "2026-12-01T00:00:00Z", "until": "2026-12-01T01:00:00Z", "part_seconds": 36.0,
@@ -286,11 +283,10 @@ PARAMETERS: Final[dict[str, Any]] = {
     "job_id": "billing.close", "run_id": "billing.close_2026-12-01T01:00:00Z", "If-Match": '"3"', "If-None-Match": "*",
     "Idempotency-Key": "order-17", "tag": "finance",
     "q": "close", "paused": False, "source": "shop", "limit": 100, "cursor": "WyJiaWxsaW5nLmNsb3NlIl0", "count": 10,
-    "from": "2026-12-01T00:00:00Z", "to": "2026-12-02T00:00:00Z", "step": "10m",
-    "at": "2026-12-01T01:00:00Z", "since": "2026-12-01T00:00:00Z",
+    "from": "2026-12-01T00:00:00Z", "to": "2026-12-02T00:00:00Z", "step": "10m", "at": "2026-12-01T01:00:00Z",
+    "since": "2026-12-01T00:00:00Z", "attempt": 1, "after": 0, "tail": 100, "follow": False, "wait": 0,
     "until": "2026-12-02T00:00:00Z", "state": ["failed"], "queue": "default", "subject": "billing.close",
     "actor": "ann", "action": "job.pause", "total": False, "with_runs": False, "by": "queue", "first_lane": 25,
-    "attempt": 1, "after": 0, "tail": 100, "follow": False, "wait": 0,
 }  # fmt: skip
 
 HEADERS: Final[dict[str, Any]] = {

@@ -6,7 +6,7 @@ once. Changes nothing that is stored.
 
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from itinerary.protocol.attempt_logs import Tail
@@ -31,12 +31,16 @@ _waiting: Final = threading.BoundedSemaphore(_AT_ONCE)
 
 @dataclass(frozen=True, slots=True)
 class LogPart:
-    """A part of an attempt's log; `missing` characters before it are not kept, `complete`: nothing follows it."""
+    """A part of an attempt's log; `missing` characters before it are not kept, `complete`: nothing follows it.
+
+    `begun`: the attempt is in flight or over.
+    """
 
     attempt: int
     tail: Tail
     missing: int
     complete: bool
+    begun: bool = True
 
 
 def read_part(
@@ -74,7 +78,8 @@ def _awaited(
                 return _part(number, after, live, complete=False)
             continue
         if not left:
-            return _part(number, after, Tail("", after), complete=False)
+            begun = run.state in IN_FLIGHT or run.state in FINAL
+            return replace(_part(number, after, Tail("", after), complete=False), begun=begun)
         time.sleep(min(_PAUSE, left / SECOND))
 
 

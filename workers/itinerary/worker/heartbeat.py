@@ -38,7 +38,7 @@ from itinerary.worker.delivery import is_ours
 from itinerary.worker.held import HeldRequests
 from itinerary.worker.pool_registry import PoolRegistry
 from itinerary.worker.reporting import clock, is_reported, send
-from itinerary.worker.watched import WatchedAttempts
+from itinerary.worker.watched import WatchedAttempts, find_watched
 
 EVERY: Final = float(HEARTBEAT_SECONDS)
 _FAREWELL_WITHIN: Final = 5.0
@@ -114,7 +114,7 @@ class Heartbeater(threading.Thread):
                 self._pause = EVERY if self._beat() else _TRIED_AGAIN_AFTER
                 self._beaten_at = time.monotonic()
                 self._ask()
-                self._find_watched()
+                find_watched(self.watched, self._connection, self._registry.all_claimed)
                 self._held, self._not_yet = [*self._not_yet, *self._held], []
 
     def _ask(self) -> None:
@@ -123,22 +123,6 @@ class Heartbeater(threading.Thread):
             self._asked_at = time.monotonic()
             if self.asks():
                 self.asks = lambda: True
-
-    def _find_watched(self) -> None:
-        """Show which running attempts somebody watches; one question while there is nobody."""
-        if self.watched is None:
-            return
-        keys, client = self._connection.keys, self._connection.client
-        try:
-            running = sorted(self._registry.all_claimed()) if client.exists(keys.watched) else []
-            with client.pipeline(transaction=False) as pipe:
-                for task_id in running:
-                    pipe.exists(keys.watch(task_id))
-                found = pipe.execute()
-        except AWAY as exc:
-            log.debug("redis does not say which logs are watched: %s", exc)
-            return
-        self.watched.show([task_id for task_id, watched in zip(running, found, strict=True) if watched])
 
     def _next_beat(self) -> float:
         return self._beaten_at + (min(self._pause, _TRIED_AGAIN_AFTER) if self._hurried else self._pause)

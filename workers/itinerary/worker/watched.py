@@ -5,13 +5,18 @@ writes it, with its heartbeats; a process that was not forked from it sees nobod
 than the attempts that were told: who acts on it asks Redis.
 """
 
+import logging
 import mmap
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from hashlib import blake2b
 from typing import Final
 
+from itinerary.worker.connection import AWAY, RedisConnection
+
 _PLACES: Final = 256
 _MARK: Final = 8
+
+log = logging.getLogger("itinerary.worker")
 
 
 class WatchedAttempts:
@@ -36,6 +41,25 @@ class WatchedAttempts:
         marks = self._memory[_MARK : _MARK * (number + 1)]
         wanted = _mark(task_id)
         return number > 0 and any(marks[at : at + _MARK] == wanted for at in range(0, len(marks), _MARK))
+
+
+def find_watched(
+    watched: WatchedAttempts | None, connection: RedisConnection, claimed: Callable[[], Collection[str]]
+) -> None:
+    """Show which running attempts somebody watches; one question of Redis while there is nobody."""
+    if watched is None:
+        return
+    keys, client = connection.keys, connection.client
+    try:
+        running = sorted(claimed()) if client.exists(keys.watched) else []
+        with client.pipeline(transaction=False) as pipe:
+            for task_id in running:
+                pipe.exists(keys.watch(task_id))
+            found = pipe.execute()
+    except AWAY as exc:
+        log.debug("redis does not say which logs are watched: %s", exc)
+        return
+    watched.show([task_id for task_id, is_watched in zip(running, found, strict=True) if is_watched])
 
 
 def _mark(task_id: str) -> bytes:
