@@ -28,6 +28,7 @@ NONSENSE = ("", "queues=", "queues=a;queues=b", "teams=a", "tasks=*a*", "jobs=",
 OPEN_TO_ALL = ("/sign-in", "/sign-out", "/shared/")
 NEEDED = {
     "/api/v1/jobs/{job_id}/explain": "?at=2026-11-01T01:00:00Z",
+    "/bulk/new": "?on=runs&action=cancel&scope=all",
     "/api/v1/calendars/of-all/days": "?year=2999",
     "/failures/backfill": "?from=2026-11-01T00:00:00Z&to=2026-11-01T03:00:00Z",
 }

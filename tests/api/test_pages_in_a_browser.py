@@ -97,11 +97,11 @@ def test_no_page_is_wider_than_the_screen(browser: Browser, site: Site) -> None:
 def test_what_is_refused_stays_on_its_page_with_the_sentence_at_its_field(browser: Browser, site: Site) -> None:
     browser.view(1280)
     browser.open(f"{site.url}/runs?queue=mail")
-    browser.run("document.querySelector('[name=since]').value = '16:00'")
+    browser.run("document.querySelector('[name=since]').value = 'soon'")
     browser.click(".filters button")
     browser.wait_for("document.querySelector('[name=since][aria-invalid=true]')")
     assert browser.run("document.querySelector('[name=queue]').value") == "mail"
-    assert "'16:00' is not accepted" in browser.text("#wrong-since")
+    assert "'soon' is not accepted" in browser.text("#wrong-since")
     assert browser.run("document.querySelector('#field-since').getAttribute('aria-describedby')") == "wrong-since"
 
     browser.open(f"{site.url}/jobs/{JOB}")
@@ -122,10 +122,11 @@ def test_what_is_refused_stays_on_its_page_with_the_sentence_at_its_field(browse
     assert "no limit has this name" in browser.text("#wrong-limits")
 
     browser.open(f"{site.url}/jobs?q=job-with")
-    browser.run("document.querySelector('[name=reason]').value = 'audit'")
-    browser.click(".bulk button[value=pause]")
-    browser.wait_for("document.querySelector('#wrong-job')")
-    assert browser.run("document.querySelector('[name=reason]').value") == "audit"
+    browser.click(".acting button[value=pause]")
+    browser.wait_for("document.querySelector('.trouble')")
+    assert "Tick some rows" in browser.text(".trouble")
+    browser.click(".lead a")
+    browser.wait_for("document.querySelector('[name=q]')")
     assert browser.run("document.querySelector('[name=q]').value") == "job-with"
     assert [said for said in browser.complaints if "422" not in said] == []
 

@@ -11,6 +11,7 @@ from scheduler_service.api.http.problems import Problem, problem_of, problem_res
 from scheduler_service.api.pages import (
     audit,
     backfill,
+    bulk,
     calendars,
     explain,
     failure_runs,
@@ -55,6 +56,7 @@ for _part in (
     jobs,
     job,
     backfill,
+    bulk,
     job_form,
     runs,
     run,

@@ -78,6 +78,7 @@ class RunLine:
     run_id: str
     job_id: str | None
     task: str
+    queue: str
     state: str
     shape: str
     scheduled: Moment
@@ -168,7 +169,7 @@ def run_line(run: Run, now: Instant, shown: Mapping[str, Any] | None = None) -> 
     waited = run.started_at - run.due_at if run.started_at is not None else None
     over = run.state in FINAL
     return RunLine(
-        run.run_id, run.job_id, run.task, run.state.value, SHAPES[run.state], moment(run.scheduled_at, now),
+        run.run_id, run.job_id, run.task, run.queue, run.state.value, SHAPES[run.state], moment(run.scheduled_at, now),
         length(waited), length(took), run.worker, run.reason or (run.error.message if run.error else None),
         f"{run.run_id}~{run.attempt}", run.attempt, over, run.cancel_requested_at is not None and not over,
         progress_text(shown) if shown else None,

@@ -38,7 +38,7 @@ NAVIGATION: Final = (
         (("/jobs", "Jobs"), ("/runs", "Runs"), ("/timeline", "Timeline"), ("/calendar", "Calendar"), ("/load", "Load")),
     ),
     ("Control", (("/limits", "Limits"), ("/freezes", "Freezes"), ("/calendars", "Calendars"))),
-    ("Records", (("/explain", "Explain"), ("/monitors", "Monitors"), ("/audit", "Audit"))),
+    ("Records", (("/bulk", "Bulk"), ("/explain", "Explain"), ("/monitors", "Monitors"), ("/audit", "Audit"))),
     ("Help", (("/manual", "Manual"), ("/docs", "API"), ("/flower", "Flower"))),
 )
 """The groups of the navigation; a page adds a line to its group."""
@@ -61,6 +61,8 @@ _DONE: Final = {
     "limit-deleted": "Deleted: runs that name it wait for it no longer.",
     "calendar-saved": "Saved: jobs that use it follow 30 seconds later.",
     "calendar-deleted": "Deleted. Its versions stay as history.",
+    "bulk-begun": "Begun.",
+    "bulk-stopped": "Stopped: what it did stays.",
     "skipped": "The next run is skipped; the one after it runs as planned.",
     "resumed": "The job is resumed from now on.",
     "deleted": "Deleted. Its history stays.",

@@ -18,7 +18,7 @@ function showLive() {
 function inUse() {
   const active = document.activeElement;
   const typing = seen.contains(active) && active !== seen && active.matches("input, select, textarea, button, summary");
-  const ticked = seen.querySelector("form[method=post] input[type=checkbox]:checked");
+  const ticked = seen.querySelector("form[method=post] input[type=checkbox]:checked, .tick input:checked");
   const opened = seen.querySelector("details[open]:not(#distribution details)");
   return document.hidden || (dialog && dialog.open) || typing || ticked || opened || String(getSelection()) !== "";
 }
