@@ -32,6 +32,9 @@ StateFilter = Annotated[
     list[str] | None, typer.Option("--state", help="Only these states; may be repeated.", autocompletion=states)
 ]
 QueueFilter = Annotated[str | None, typer.Option("--queue", help="Only runs of this queue.")]
+TaskFilter = Annotated[str | None, typer.Option("--task", help="Only runs of this task.")]
+LimitName = Annotated[str | None, typer.Option("--limit-name", help="Only runs that count for this limit.")]
+LimitKey = Annotated[str | None, typer.Option("--limit-key", help="Only runs with this key of a limit.")]
 Since = Annotated[str | None, typer.Option(help="Scheduled at or after this time, or so long ago, such as 1h.")]
 Until = Annotated[str | None, typer.Option(help="Scheduled before this time, or so long ago.")]
 Limit = Annotated[int, typer.Option(help="How many.", min=1, max=1000)]
@@ -45,6 +48,9 @@ def list_runs(
     queue: QueueFilter = None,
     since: Since = None,
     until: Until = None,
+    task: TaskFilter = None,
+    limit_name: LimitName = None,
+    limit_key: LimitKey = None,
     limit: Limit = 30,
     everything: All = False,
     as_json: Json = False,
@@ -53,20 +59,20 @@ def list_runs(
     """List runs, newest first; with the error of those that failed."""
     from scheduler_service.cli.output import print_json, print_more
 
-    times = {"since": past_text(since, "--since"), "until": past_text(until, "--until")}
+    filters = _filters(job, state, queue, since, until, task, limit_name, limit_key)
     with open_client() as client:
         if everything:
-            found = client.all_runs(job_id=job, state=state, queue=queue, **times)
+            found = client.all_runs(**filters)
             page: Any = {"items": list(counted(found, "reading runs")), "next_cursor": None}
         else:
             total = None if as_json or output is Form.JSON else True
-            page = client.runs(job_id=job, state=state, queue=queue, limit=limit, total=total, **times)
+            page = client.runs(limit=limit, total=total, **filters)
         if job is not None and not page["items"] and not client.runs(job_id=job, limit=1)["items"]:
             client.job(job)  # the API reports an unknown id
     if as_json or output is Form.JSON:
         print_json(page)
     else:
-        _print_runs(page["items"], output, filtered=any(one is not None for one in (job, state, queue, since, until)))
+        _print_runs(page["items"], output, filtered=any(one is not None for one in filters.values()))
         print_more(len(page["items"]), page, "runs")
 
 
@@ -106,6 +112,9 @@ def cancel(
     queue: QueueFilter = None,
     since: Since = None,
     until: Until = None,
+    task: TaskFilter = None,
+    limit_name: LimitName = None,
+    limit_key: LimitKey = None,
     everything: Everything = False,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -114,7 +123,7 @@ def cancel(
     """Request that runs never start, or stop. With a filter, all that it finds; --dry-run shows them first."""
     from scheduler_service.cli.output import print_message
 
-    filters = _filters(job, state, queue, since, until)
+    filters = _filters(job, state, queue, since, until, task, limit_name, limit_key)
     if is_bulk(run_ids, filters, everything):
         _in_bulk("cancel", filters, everything, None, dry_run=dry_run, yes=yes, as_json=as_json)
         return
@@ -135,6 +144,9 @@ def retry(
     queue: QueueFilter = None,
     since: Since = None,
     until: Until = None,
+    task: TaskFilter = None,
+    limit_name: LimitName = None,
+    limit_key: LimitKey = None,
     everything: Everything = False,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -144,7 +156,7 @@ def retry(
     """Run the tasks of final runs again, each as a new run. With a filter, all that it finds: name the states."""
     from scheduler_service.cli.output import print_message
 
-    filters = _filters(job, state, queue, since, until)
+    filters = _filters(job, state, queue, since, until, task, limit_name, limit_key)
     if is_bulk(run_ids, filters, everything):
         _in_bulk("retry", filters, everything, key, dry_run=dry_run, yes=yes, as_json=as_json)
         return
@@ -159,10 +171,12 @@ def retry(
 
 
 def _filters(
-    job: str | None, state: list[str] | None, queue: str | None, since: str | None, until: str | None
-) -> dict[str, Any]:
+    job: str | None, state: list[str] | None, queue: str | None, since: str | None, until: str | None,
+    task: str | None, limit_name: str | None, limit_key: str | None,
+) -> dict[str, Any]:  # fmt: skip
     times = {"since": past_text(since, "--since"), "until": past_text(until, "--until")}
-    return {"job_id": job, "state": state, "queue": queue, **times}
+    judged = {"task": task, "limit_name": limit_name, "limit_key": limit_key}
+    return {"job_id": job, "state": state, "queue": queue, **times, **judged}
 
 
 def _in_bulk(

@@ -55,8 +55,10 @@ def runs_of(order: BulkOrder) -> RunFilter:
     given = order.filter
     since, until = (None if given.get(name) is None else parse_instant(given[name]) for name in ("since", "until"))
     states = tuple(map(RunState, given.get("state", ())))
-    named = tuple(given.get("run_ids", ()))
-    return RunFilter(given.get("job_id"), states, given.get("queue"), since, until, run_ids=named)
+    return RunFilter(
+        given.get("job_id"), states, given.get("queue"), since, until, run_ids=tuple(given.get("run_ids", ())),
+        task=given.get("task"), limit_name=given.get("limit_name"), limit_key=given.get("limit_key"),
+    )  # fmt: skip
 
 
 def jobs_of(order: BulkOrder) -> JobFilter:

@@ -36,7 +36,8 @@ class JobFilter:
 class RunFilter:
     """The filters of `GET /runs`; `queues` are those that the caller may see, `owner` limits to its own runs.
 
-    `run_ids`: only these.
+    `run_ids`: only these. No index finds runs by `task`, `limit_name` or `limit_key`. A page reads a bounded number of
+    the others for them, and may have fewer than asked for.
     """
 
     job_id: str | None = None
@@ -47,3 +48,11 @@ class RunFilter:
     queues: tuple[str, ...] = ()
     owner: str | None = None
     run_ids: tuple[str, ...] = ()
+    task: str | None = None
+    limit_name: str | None = None
+    limit_key: str | None = None
+
+    @property
+    def scans(self) -> bool:
+        """Whether rows must be read to be judged."""
+        return (self.task, self.limit_name, self.limit_key) != (None, None, None)

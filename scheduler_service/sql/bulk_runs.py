@@ -21,18 +21,16 @@ from scheduler_service.core.run_state import WAITING, RunState
 from scheduler_service.ports.bulk import runs_of
 from scheduler_service.sql.batch import Batch, judged
 from scheduler_service.sql.bulk_page import Done
-from scheduler_service.sql.database import PLANNED_EACH_TIME, Database
+from scheduler_service.sql.database import Database
 from scheduler_service.sql.job_limits import known_limits
 from scheduler_service.sql.leader import planning
-from scheduler_service.sql.paging import page_of
-from scheduler_service.sql.run_lists import newest_runs
+from scheduler_service.sql.run_lists import page_of_runs
 from scheduler_service.sql.run_rows import RUN_COLUMNS, whole_run
 from scheduler_service.sql.runs import cancelled_or_asked
 from scheduler_service.sql.tables import IS_ACTIVE, runs
 
 RUNS_AT_ONCE: Final = 500
 _NAMES: Final = Batch(name=Text)
-_EACH: Final = {PLANNED_EACH_TIME: True}
 
 
 def runs_page(
@@ -45,10 +43,9 @@ def runs_page(
         return Done(None, 0, {})
     limits = operation.limits
     narrowed = replace(wanted, states=tuple(sorted(states)), queues=() if wanted.queue else limits.queues)
-    asked = newest_runs(narrowed, RUNS_AT_ONCE + 1, place, (*RUN_COLUMNS, runs.c.id), runs.c.id <= last_run)
-    rows = connection.execute(asked, execution_options=_EACH).all()
-    page = page_of(rows, RUNS_AT_ONCE, lambda row: whole_run(row[:-1]), lambda row: [row.scheduled_at, row.id])
-    found = [run for run in page.items if limits.has_run(run, run.owner)]
+    columns, before = (*RUN_COLUMNS, runs.c.id), runs.c.id <= last_run
+    page = page_of_runs(connection, narrowed, RUNS_AT_ONCE, place, columns, before)
+    found = [run for row in page.items if limits.has_run(run := whole_run(row[:-1]), run.owner)]
     if action is BulkAction.CANCEL:
         counts, changed, stopping = cancel_runs(database, connection, [run.run_id for run in found], now)
         return Done(page.next_cursor, len(found), counts, changed, stopping=stopping)

@@ -14,6 +14,7 @@ from scheduler_service.ports.history import Total
 from scheduler_service.ports.stores import JobFilter, RunFilter
 from scheduler_service.sql.dialect import Dialect
 from scheduler_service.sql.jobs import job_conditions
+from scheduler_service.sql.run_lists import judging
 from scheduler_service.sql.tables import ENDED_OTHERWISE, IS_TRACKED, among, has_index_state, jobs, runs
 
 MOST: Final = 10_000
@@ -84,7 +85,7 @@ def _scan(
     # Ordered as the index, so that no planner scans the table because of the limit.
     of_job = [_R.job_id == wanted.job_id] if wanted.job_id is not None else []
     of_queue = [_R.queue == wanted.queue] if wanted.queue is not None else []
-    matches = and_(judged, *of_job, *of_queue, *_window(wanted)).label("matches")
+    matches = and_(judged, *of_job, *of_queue, *_window(wanted), *judging(wanted, _R)).label("matches")
     return _counted(
         select(matches).select_from(runs).where(*narrowed).order_by(*order).limit(MOST + 1).subquery("walk")
     )

@@ -8,9 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
-from sqlalchemy import ColumnElement, Connection, Text, and_, insert, literal, or_, select, update
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy import ColumnElement, Connection, and_, insert, or_, select, update
 
 from itinerary.protocol.errors import Conflict, NotFound, StaleVersion
 from itinerary.protocol.instants import MICROSECOND, Instant
@@ -24,6 +22,7 @@ from scheduler_service.ports.stores import JobFilter, JobStore, Page
 from scheduler_service.sql.applied_calendars import closed_now
 from scheduler_service.sql.audit import record
 from scheduler_service.sql.database import Database, again_when_busy
+from scheduler_service.sql.holding_text import holds
 from scheduler_service.sql.job_calendars import keep_calendars
 from scheduler_service.sql.job_limits import keep_limits
 from scheduler_service.sql.job_rows import JOB_COLUMNS, job_of, listed_job_of, named_job_of, search_columns, tag_line
@@ -174,33 +173,13 @@ class SqlJobStore(JobStore):
         return closed_now(connection, [created])[0]
 
 
-class _Holds(FunctionElement[bool]):
-    """Whether a text contains another one, letter by letter, which LIKE does not do on every database."""
-
-    inherit_cache = True
-
-
-@compiles(_Holds, "sqlite")
-def _instr(element: _Holds, compiler: Any, **options: Any) -> str:
-    return f"instr({compiler.process(element.clauses, **options)}) > 0"
-
-
-@compiles(_Holds, "postgresql")
-def _strpos(element: _Holds, compiler: Any, **options: Any) -> str:
-    return f"strpos({compiler.process(element.clauses, **options)}) > 0"
-
-
-def _holds(column: ColumnElement[str], part: str) -> ColumnElement[bool]:
-    return _Holds(column, literal(part, Text))
-
-
 def job_conditions(wanted: JobFilter) -> list[ColumnElement[bool]]:
     """The conditions of the filter, but for the prefixes."""
     conditions: list[ColumnElement[bool]] = []
     if wanted.tag is not None:
-        conditions.append(_holds(jobs.c.tags, f"\n{tag_line(wanted.tag)}\n"))
+        conditions.append(holds(jobs.c.tags, f"\n{tag_line(wanted.tag)}\n"))
     if wanted.text:
-        conditions.append(_holds(jobs.c.search_text, wanted.text.casefold()))
+        conditions.append(holds(jobs.c.search_text, wanted.text.casefold()))
     if wanted.paused is not None:
         conditions.append(jobs.c.paused == wanted.paused)
     if wanted.source is not None:

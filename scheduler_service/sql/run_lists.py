@@ -1,24 +1,74 @@
-"""The statement that finds a page of runs, newest first, for lists and for bulk operations.
+"""Pages of runs, newest first, for lists and for bulk operations.
 
-Promises a keyset: pages neither repeat nor miss a run that matches throughout. Each index state is found by its index.
+Promises a keyset: pages neither repeat nor miss a run that matches throughout. Each index state is found by its index,
+and a page reads at most SCANNED rows of it, whatever the filter.
 """
 
+import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, literal, select, union_all
+from sqlalchemy import ColumnElement, Connection, Select, func, literal, select, union_all
 from sqlalchemy import tuple_ as row_of
 
-from scheduler_service.ports.stores import RunFilter
+from scheduler_service.ports.lists import Page, RunFilter
 from scheduler_service.sql.column_types import InstantColumn
-from scheduler_service.sql.paging import read_cursor
+from scheduler_service.sql.database import PLANNED_EACH_TIME
+from scheduler_service.sql.holding_text import holds
+from scheduler_service.sql.paging import page_of, read_cursor, write_cursor
 from scheduler_service.sql.tables import in_states, runs
 
+SCANNED: Final = 10_000
+_EACH: Final = {PLANNED_EACH_TIME: True}
 
-def newest_runs(
-    wanted: RunFilter, limit: int, cursor: str | None, columns: Sequence[Any], *more: ColumnElement[bool]
+
+def page_of_runs(
+    connection: Connection, wanted: RunFilter, limit: int, cursor: str | None, columns: Sequence[Any],
+    *more: ColumnElement[bool],
+) -> Page[Any]:  # fmt: skip
+    """The next page of rows with these columns, `scheduled_at` and `id` among them, that match and pass `more`."""
+    if not wanted.scans:
+        rows = connection.execute(_newest_runs(wanted, limit + 1, cursor, columns, more), execution_options=_EACH).all()
+        return page_of(rows, limit, _as_it_is, _place)
+    scanned = _newest_runs(wanted, SCANNED + 1, cursor, columns, more).subquery("scanned")
+    found = select(*scanned.c).where(*judging(wanted, scanned.c)).limit(limit + 1)
+    by_time = (scanned.c.scheduled_at.desc(), scanned.c.id.desc())
+    rows = connection.execute(found.order_by(*by_time), execution_options=_EACH).all()
+    page = page_of(rows, limit, _as_it_is, _place)
+    if page.next_cursor is not None:
+        return page
+    last = select(scanned.c.scheduled_at, scanned.c.id).order_by(*by_time).offset(SCANNED - 1).limit(2)
+    ends = connection.execute(last, execution_options=_EACH).all()
+    return Page(page.items, write_cursor(list(ends[0])) if len(ends) > 1 else None)
+
+
+def judging(wanted: RunFilter, columns: Any) -> list[ColumnElement[bool]]:
+    """The conditions that no index serves, on these columns."""
+    conditions: list[ColumnElement[bool]] = []
+    if wanted.task is not None:
+        conditions.append(columns.task == wanted.task)
+    uses = func.coalesce(columns.limits, "")
+    if wanted.limit_name is not None and wanted.limit_key is not None:
+        use = json.dumps([wanted.limit_name, wanted.limit_key], ensure_ascii=False, separators=(",", ":"))
+        conditions.append(holds(uses, use))
+    elif wanted.limit_name is not None:
+        conditions.append(holds(uses, f'["{wanted.limit_name}",'))
+    elif wanted.limit_key is not None:
+        conditions.append(holds(uses, f",{json.dumps(wanted.limit_key, ensure_ascii=False)}]"))
+    return conditions
+
+
+def _as_it_is(row: Any) -> Any:
+    return row
+
+
+def _place(row: Any) -> list[Any]:
+    return [row.scheduled_at, row.id]
+
+
+def _newest_runs(
+    wanted: RunFilter, limit: int, cursor: str | None, columns: Sequence[Any], more: Sequence[ColumnElement[bool]]
 ) -> Select[Any]:
-    """Select these columns, `scheduled_at` and `id` among them, of the runs that match and pass `more`."""
     conditions = [*_conditions(wanted), *more]
     if cursor is not None:
         at, row_id = read_cursor(cursor, int, int)

@@ -48,7 +48,7 @@ class SqlHistoryStore(HistoryStore):
         self._database = database
 
     def count_runs(self, wanted: RunFilter) -> Total:
-        if not is_storable(f"{wanted.job_id}{wanted.queue}"):
+        if not is_storable(f"{wanted.job_id}{wanted.queue}{wanted.task}{wanted.limit_name}{wanted.limit_key}"):
             return Total(0, False)
         with self._database.read() as connection:
             scans = [connection.execute(scan, execution_options=_EACH).one() for scan in runs_total(wanted)]

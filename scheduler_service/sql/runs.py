@@ -34,13 +34,12 @@ from scheduler_service.ports.stores import Page, RunFilter, RunStore
 from scheduler_service.sql.audit import record, record_enqueue
 from scheduler_service.sql.batch import Batch
 from scheduler_service.sql.column_types import InstantColumn
-from scheduler_service.sql.database import PLANNED_EACH_TIME, Database, again_when_busy
+from scheduler_service.sql.database import Database, again_when_busy
 from scheduler_service.sql.dialect import Dialect
 from scheduler_service.sql.job_limits import known_limits
 from scheduler_service.sql.leader import planning
-from scheduler_service.sql.paging import page_of
 from scheduler_service.sql.record_tables import audit_log
-from scheduler_service.sql.run_lists import newest_runs
+from scheduler_service.sql.run_lists import page_of_runs
 from scheduler_service.sql.run_rows import ATTEMPT_COLUMNS, RUN_COLUMNS, ended_attempt, whole_run
 from scheduler_service.sql.tables import IS_ACTIVE, WAITS, run_attempts, runs
 
@@ -86,12 +85,11 @@ class SqlRunStore(RunStore):
             return read_whole(connection, run_id)
 
     def list(self, wanted: RunFilter, limit: int, cursor: str | None) -> Page[Run]:
-        if not is_storable(f"{wanted.job_id}{wanted.queue}"):
+        if not is_storable(f"{wanted.job_id}{wanted.queue}{wanted.task}{wanted.limit_name}{wanted.limit_key}"):
             return Page([], None)
-        newest_first = newest_runs(wanted, limit + 1, cursor, (*RUN_COLUMNS, runs.c.id))
         with self._database.read() as connection:
-            rows = connection.execute(newest_first, execution_options={PLANNED_EACH_TIME: True}).all()
-        return page_of(rows, limit, lambda row: whole_run(row[:-1]), lambda row: [row.scheduled_at, row.id])
+            page = page_of_runs(connection, wanted, limit, cursor, (*RUN_COLUMNS, runs.c.id))
+        return Page([whole_run(row[:-1]) for row in page.items], page.next_cursor)
 
     @again_when_busy
     def request_cancel(self, run_id: str, *, by: AuditedChange | None = None) -> Run:

@@ -114,3 +114,18 @@ def test_times_are_read_as_people_type_them(text: str, zone: str, read: str | No
             assert format_instant(read_typed_time(text, "since", NOW)) == read
     finally:
         _SHOWN.reset(token)
+
+
+def test_runs_are_listed_and_chosen_by_task_and_limit(api: TestClient, limits: None) -> None:
+    for task, use in (("a.task", {"name": "tenant", "key": "acme"}), ("b.task", "api")):
+        api.post("/api/v1/runs", json={"task": task, "limits": [use], "run_at": LATER})
+    page = api.get("/runs?limit_name=tenant&limit_key=acme&col=task")
+    assert "a.task" in page.text
+    assert "b.task" not in page.text
+    assert '"limit_key" value="acme"' in page.text
+    listed = api.get("/api/v1/runs?task=b.task&limit_name=api&total=true").json()
+    assert ([run["task"] for run in listed["items"]], listed["total"]) == (["b.task"], 1)
+    seen = api.get("/bulk/new?on=runs&action=cancel&scope=all&limit_key=acme")
+    submit(api, "/bulk", **orders(seen.text))
+    states = {run["task"]: run["state"] for run in api.get("/api/v1/runs").json()["items"]}
+    assert states == {"a.task": "cancelled", "b.task": "scheduled"}

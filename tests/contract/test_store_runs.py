@@ -2,17 +2,20 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 from itinerary.protocol.errors import BadValue, Conflict, NotFound, RowRefused
 from itinerary.protocol.instants import DAY, MINUTE, SECOND
+from itinerary.protocol.limits import LimitUse
 from itinerary.protocol.run_fields import RetryPolicy
 from scheduler_service.core.leader.commands import Apply, Transition
 from scheduler_service.core.model import NewRun, RunKind
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.ports.stores import RunFilter
 from scheduler_service.sql.paging import write_cursor
+from tests.support.limits import define
 from tests.support.store_bed import StoreBed, occurrence, one_off, release
 
 AT = 1_900_000_000 * SECOND
@@ -219,3 +222,34 @@ def test_a_cancel_beside_a_release_is_either_in_time_or_noted(bed: StoreBed) -> 
         kept = bed.runs.get(run.run_id)
         assert kept.cancel_requested_at is not None
         assert kept.state is (RunState.PENDING if run.run_id in dispatched else RunState.CANCELLED)
+
+
+def test_runs_are_found_by_task_and_by_limit_in_pages_of_bounded_reading(
+    bed: StoreBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler_service.sql.run_lists.SCANNED", 4)
+    define(bed.limits)
+    api, acme, accent = LimitUse("api", None), LimitUse("tenant", 'ac"me'), LimitUse("tenant", "é")
+    uses = {0: (api,), 1: (acme, api), 2: (accent,)}
+    made = [replace(one_off(AT - n * SECOND), task=f"task.{n % 2}", limits=uses.get(n % 4, ())) for n in range(24)]
+    for run in made:
+        bed.runs.enqueue([run])
+
+    def found(**filters: str) -> list[str]:
+        seen: list[str] = []
+        cursor, pages = None, 0
+        while True:
+            page = bed.runs.list(RunFilter(**filters), 2, cursor)  # type: ignore[arg-type]
+            assert len(page.items) <= 2
+            seen += [run.run_id for run in page.items]
+            cursor, pages = page.next_cursor, pages + 1
+            if cursor is None:
+                assert pages < 20
+                return seen
+
+    assert found(task="task.1") == [run.run_id for run in made[1::2]]
+    assert found(limit_name="api") == [run.run_id for n, run in enumerate(made) if n % 4 in (0, 1)]
+    assert found(limit_name="tenant", limit_key='ac"me') == [run.run_id for run in made[1::4]]
+    assert found(limit_key="é", task="task.0") == [run.run_id for run in made[2::4]]
+    assert found(limit_name="ten") == []
+    assert bed.history.count_runs(RunFilter(limit_key="é")).number == 6

@@ -22,6 +22,8 @@ CALLS: Final = {
     "/api/v1/runs/{run_id}/logs": {"get"},
     "/api/v1/runs/{run_id}/cancel": {"post"},
     "/api/v1/runs/{run_id}/retry": {"post"},
+    "/api/v1/exports/runs": {"get"},
+    "/api/v1/exports/jobs": {"get"},
     "/api/v1/runs/bulk": {"post"},
     "/api/v1/jobs/bulk": {"post"},
     "/api/v1/bulk": {"get"},

@@ -110,4 +110,9 @@ def matches(row: RunRow, wanted: RunFilter) -> bool:
         and (wanted.since is None or row.scheduled_at >= wanted.since)
         and (wanted.until is None or row.scheduled_at < wanted.until)
         and (not wanted.run_ids or row.run_id in wanted.run_ids)
+        and wanted.task in (None, row.task)
+        and (
+            not (wanted.limit_name or wanted.limit_key)
+            or any(wanted.limit_name in (None, use.name) and wanted.limit_key in (None, use.key) for use in row.limits)
+        )
     )

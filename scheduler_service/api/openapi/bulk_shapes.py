@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from itinerary.protocol.identity import RUN_ID
-from scheduler_service.api.openapi.patterns import STORABLE, JobId, Key, Queue, Time, Words
+from itinerary.protocol.limits import LIMIT
+from scheduler_service.api.openapi.patterns import STORABLE, JobId, Key, Queue, Task, Time, Words
 from scheduler_service.api.openapi.schedule_schemas import Strict
 from scheduler_service.core.bulk import MOST_NAMED, BulkAction, BulkOn, BulkState
 from scheduler_service.core.run_state import RunState
@@ -24,6 +25,9 @@ class RunFilterIn(Strict):
     queue: Queue | None = None
     since: Time | None = None
     until: Time | None = None
+    task: Task | None = None
+    limit_name: Annotated[str, Field(pattern=f"^{LIMIT.pattern}$")] | None = None
+    limit_key: _Text | None = None
     run_ids: Annotated[list[Annotated[str, Field(pattern=f"^{RUN_ID.pattern}$")]], _MANY] | None = None
 
 

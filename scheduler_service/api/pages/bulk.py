@@ -32,8 +32,8 @@ _SHOWN: Final = 50
 _LABELS: Final = {"queue": "Queue", "reason": "Reason", "id": "Rows"}
 _IDS: Final = {BulkOn.RUNS: "run_ids", BulkOn.JOBS: "job_ids"}
 FILTERS: Final = {
-    BulkOn.RUNS: ("job_id", "state", "queue", "since", "until"),
-    BulkOn.JOBS: ("q", "tag", "paused"),
+    BulkOn.RUNS: ("job_id", "state", "queue", "since", "until", "task", "limit_name", "limit_key"),
+    BulkOn.JOBS: ("q", "tag", "paused", "source"),
 }
 VERBS: Final = {
     BulkAction.CANCEL: "Cancel", BulkAction.RETRY: "Run again", BulkAction.PAUSE: "Pause",
@@ -88,14 +88,15 @@ def preview(
     request: Request, context: Context, who: Who, on: BulkOn, action: BulkAction, scope: Text = "ticked",
     into: Text = "", reason: Text = "", ids: Annotated[list[str] | None, Query(alias="id")] = None,
     job_id: Text = "", state: Annotated[list[str] | None, Query()] = None, queue: Text = "", since: Text = "",
-    until: Text = "", q: Text = "", tag: Text = "", paused: Text = "",
+    until: Text = "", task: Text = "", limit_name: Text = "", limit_key: Text = "", q: Text = "", tag: Text = "",
+    paused: Text = "", source: Text = "",
 ) -> Response:  # fmt: skip
     """Say what would happen to the ticked rows, or to all that the filter finds; the form begins it."""
     if action not in ACTIONS[on]:
         raise Problem(422, f"{action} is not for {on}")
     given: dict[str, Any] = {
         "job_id": job_id, "state": state or [], "queue": queue, "since": since, "until": until, "q": q, "tag": tag,
-        "paused": paused,
+        "paused": paused, "source": source, "task": task, "limit_name": limit_name, "limit_key": limit_key,
     }  # fmt: skip
     wrong, found = NOTHING_WRONG, None
     wanted: dict[str, Any] = {}

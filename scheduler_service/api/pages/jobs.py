@@ -7,12 +7,12 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 
-from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import Instant, parse_instant
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.pages.charts import Health, RunChart, health, spark
 from scheduler_service.api.pages.list_columns import read_columns
 from scheduler_service.api.pages.moments import SHAPES, Moment, moment, optional_moment
+from scheduler_service.api.pages.run_filters import JOB_LABELS, JobsFilter
 from scheduler_service.api.pages.runs import matching_text
 from scheduler_service.api.pages.shell import READER, PageRoute, page
 from scheduler_service.api.pages.totals import total_text
@@ -20,17 +20,14 @@ from scheduler_service.api.pages.wrong import NOTHING_WRONG, Reader
 from scheduler_service.api.routes.jobs import Cursor
 from scheduler_service.api.services.previews import next_runs
 from scheduler_service.core.balancing.balancer import needs_place
-from scheduler_service.core.contract.fields import read_text
 from scheduler_service.core.contract.job_words import job_sentence
 from scheduler_service.core.model import Job
 from scheduler_service.ports.history import Outcome, Total
-from scheduler_service.ports.stores import JobFilter, Page
+from scheduler_service.ports.lists import Page
 
 _JOBS: Final = 50
 _SPARK: Final = 30
-_LABELS: Final = {
-    "q": "Search", "tag": "Tag", "paused": "Show", "cursor": "Page of the list", "col": "Columns",
-}  # fmt: skip
+_LABELS: Final = {**JOB_LABELS, "cursor": "Page of the list", "col": "Columns"}
 _COLUMNS: Final = {
     "schedule": "Schedule", "next": "Next", "last": "Last", "success": "Success", "p50": "p50", "p95": "p95",
     "runs": f"Last {_SPARK} runs", "task": "Task", "queue": "Queue", "tags": "Tags", "source": "Source",
@@ -74,40 +71,25 @@ class JobLine:
 
 @router.get("/jobs")
 def list_jobs(
-    request: Request,
-    context: Context,
-    q: Annotated[str, Query(max_length=200)] = "",
-    tag: Annotated[str, Query(max_length=100)] = "",
-    paused: Annotated[str, Query(max_length=20)] = "",
-    col: Annotated[list[str] | None, Query()] = None,
+    request: Request, context: Context, asked: JobsFilter, col: Annotated[list[str] | None, Query()] = None,
     cursor: Cursor = None,
-) -> Response:
+) -> Response:  # fmt: skip
     """List jobs by id, with the results of their last runs."""
     reader = Reader(_LABELS)
-    wanted = JobFilter(
-        reader.tried(lambda: read_text(tag, "tag")) or None, reader.tried(lambda: read_text(q, "q")) or None,
-        reader.tried(lambda: _paused(paused)),
-    )  # fmt: skip
+    wanted = asked.read(reader)
     columns = reader.tried(lambda: read_columns(col or (), _COLUMNS, _USUAL)) or read_columns((), _COLUMNS, _USUAL)
     found = reader.tried(lambda: context.stores.jobs.list(wanted, _JOBS, cursor))
     wrong = reader.wrong()
     listed = found if found is not None and wrong is NOTHING_WRONG else _EMPTY
     total = context.stores.history.count_jobs(wanted) if listed.items else Total(0, False)
-    asked = [(name, value) for name, value in (("q", q), ("tag", tag), ("paused", paused)) if value]
-    here = [*asked, *columns.pairs()]
+    pairs = asked.pairs()
+    here = [*pairs, *columns.pairs()]
     return page(
-        request, "jobs.html", wrong=wrong, jobs=job_lines(context, listed.items), q=q, tag=tag, paused=paused,
+        request, "jobs.html", wrong=wrong, jobs=job_lines(context, listed.items), asked=asked, pairs=pairs,
         total=total_text(len(listed.items), total, "jobs"), matching=matching_text(total, len(listed.items)),
         following=urlencode([*here, ("cursor", listed.next_cursor)]) if listed.next_cursor else None,
-        filtered=bool(asked), asked=asked, first=urlencode(here) if cursor else None, columns=columns,
+        first=urlencode(here) if cursor else None, columns=columns,
     )  # fmt: skip
-
-
-def _paused(text: str) -> bool | None:
-    known = {"": None, "true": True, "false": False}
-    if text not in known:
-        raise BadValue("paused", text, "choose all, active or paused")
-    return known[text]
 
 
 def job_lines(context: ApiContext, jobs: Sequence[Job]) -> list[JobLine]:

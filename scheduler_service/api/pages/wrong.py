@@ -76,6 +76,11 @@ class Reader:
             self._errors.append(exc)
             return None
 
+    @property
+    def errors(self) -> list[BadValue]:
+        """Return all errors as they were raised."""
+        return list(self._errors)
+
     def wrong(self) -> Wrong:
         """Return all errors."""
         return wrong_of(BadValues(self._errors), self._labels) if self._errors else NOTHING_WRONG

@@ -11,6 +11,7 @@ from itinerary.protocol.errors import BadValue, BadValues
 from itinerary.protocol.field_types import Flag, read_object
 from itinerary.protocol.identity import JOB_ID, QUEUE, RUN_ID
 from itinerary.protocol.instants import Instant, format_instant, parse_instant
+from itinerary.protocol.limits import LIMIT
 from itinerary.protocol.run_request import KEY_FIELD, read_field, read_key, refuse_unknown
 from scheduler_service.core.bulk import ACTIONS, MOST_NAMED, BulkAction, BulkOn, BulkOperation, BulkOrder
 from scheduler_service.core.contract.fields import read_text
@@ -158,6 +159,9 @@ _FILTERS: Final[Mapping[BulkOn, Mapping[str, Callable[[Any, str], Any]]]] = {
         "since": _time,
         "until": _time,
         "run_ids": _several(_RUN),
+        "task": _text,
+        "limit_name": _named(LIMIT.fullmatch, "no limit can have such a name"),
+        "limit_key": _text,
     },
     BulkOn.JOBS: {
         "tag": _text,

@@ -25,11 +25,15 @@ class Bulk(Access):
         queue: str | None = None,
         since: Moment | None = None,
         until: Moment | None = None,
+        task: str | None = None,
+        limit_name: str | None = None,
+        limit_key: str | None = None,
         run_ids: Sequence[str] | None = None,
         everything: bool = False,
     ) -> BulkPlan:
         """The plan of `bulk_runs`; changes nothing."""
-        wanted = _of_runs(job_id, state, queue, since, until, run_ids)
+        judged = given(task=task, limit_name=limit_name, limit_key=limit_key)
+        wanted = {**_of_runs(job_id, state, queue, since, until, run_ids), **judged}
         return self._plan("/runs/bulk", action, wanted, everything)
 
     def bulk_runs(
@@ -41,12 +45,16 @@ class Bulk(Access):
         queue: str | None = None,
         since: Moment | None = None,
         until: Moment | None = None,
+        task: str | None = None,
+        limit_name: str | None = None,
+        limit_key: str | None = None,
         run_ids: Sequence[str] | None = None,
         everything: bool = False,
         idempotency_key: str | None = None,
     ) -> BulkOperation:
         """Begin to "cancel" or "retry" every run that the filters of `runs` find; `retry` needs the states."""
-        wanted = _of_runs(job_id, state, queue, since, until, run_ids)
+        judged = given(task=task, limit_name=limit_name, limit_key=limit_key)
+        wanted = {**_of_runs(job_id, state, queue, since, until, run_ids), **judged}
         return self._begin("/runs/bulk", action, wanted, everything, idempotency_key)
 
     def plan_bulk_jobs(

@@ -85,16 +85,20 @@ class Reads(LogReads):
         queue: str | None = None,
         since: Moment | None = None,
         until: Moment | None = None,
+        task: str | None = None,
+        limit_name: str | None = None,
+        limit_key: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
         total: bool | None = None,
     ) -> RunPage:
         """One page of runs, newest first; `state` is one or several, the times are RFC 3339.
 
-        `total` also counts them, up to 10,000.
+        `total` also counts them, up to 10,000. A page by `task` or by limit may have fewer than `limit`, or none.
         """
         asked = given(
-            job_id=job_id, state=state, queue=queue, **_window(since, until), limit=limit, cursor=cursor, total=total
+            job_id=job_id, state=state, queue=queue, **_window(since, until), task=task, limit_name=limit_name,
+            limit_key=limit_key, limit=limit, cursor=cursor, total=total,
         )  # fmt: skip
         return RunPage.of(self._api.object("GET", "/runs", params=asked))
 
@@ -106,9 +110,13 @@ class Reads(LogReads):
         queue: str | None = None,
         since: Moment | None = None,
         until: Moment | None = None,
+        task: str | None = None,
+        limit_name: str | None = None,
+        limit_key: str | None = None,
     ) -> Iterator[Run]:
         """Every run that passes the filters of `runs`, newest first, page by page."""
-        return _pages(partial(self.runs, job_id=job_id, state=state, queue=queue, since=since, until=until))
+        asked = partial(self.runs, job_id=job_id, state=state, queue=queue, since=since, until=until)
+        return _pages(partial(asked, task=task, limit_name=limit_name, limit_key=limit_key))
 
     def run(self, run_id: str) -> Run:
         """One run with its attempts."""
