@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from itinerary.protocol.attempt_logs import WATCHED_SECONDS, Tail, compressed_of
 from itinerary.protocol.errors import BadValue, MalformedEntry
-from itinerary.protocol.identity import split_task_id
+from itinerary.protocol.identity import RUN_ID, split_task_id
 from itinerary.protocol.instants import MILLISECOND, SECOND, Duration
 from itinerary.protocol.keys import Keys
 from scheduler_service.broker.client import ANSWER_TIMEOUT, connect, redis_errors
@@ -42,6 +42,8 @@ class RedisSentLogs(SentLogs):
         for entry, fields in _entries(self._client, self._keys.logs, "0", most, block):
             try:
                 run_id, attempt = split_task_id(fields.get("task_id"))
+                if not RUN_ID.fullmatch(run_id):  # a database may refuse it, and with it all logs behind it
+                    raise MalformedEntry(f"run_id {run_id[:80]!r} is none")
                 logs.append(
                     SentLog(entry, run_id, attempt, _position(fields.get("end")), compressed_of(fields.get("log", "")))
                 )

@@ -118,5 +118,6 @@ def test_a_batch_is_bounded_and_the_rest_follows(recording: Recording) -> None:
 def test_what_a_stranger_wrote_is_forgotten(recording: Recording) -> None:
     recording.bed.lead("me")
     recording.client.xadd(LOGS, {"task_id": "one~1", "end": "x", "log": ""})
+    recording.send("a nul \x00~1")
     assert recording.recorder.round()
     assert not recording.client.exists(LOGS)

@@ -1,6 +1,7 @@
 """The ring of an attempt's log: its bound, its positions, and what it makes of odd lines."""
 
 import base64
+import io
 import logging
 import sys
 import threading
@@ -126,6 +127,22 @@ def test_threads_of_a_lone_task_are_its_own_and_others_are_nobodys() -> None:
         capture.handle(record("after the end"))
         assert ring.is_empty is not alone
         assert "after the end" not in ring.tail().text
+
+
+def test_a_line_that_a_task_does_not_end_is_its_own_and_never_the_next_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, io.StringIO())
+    capture = Capture(output=True, alone=True)
+    first = capture.begin(str)
+    sys.stdout.write("of the first")
+    capture.end()
+    sys.stderr.write("of nobody")
+    second = capture.begin(str)
+    print("of the second")
+    print("and its end", file=sys.stderr)
+    capture.end()
+    shown = [[line[24:] for line in ring.tail().text.splitlines()] for ring in (first, second)]
+    assert shown == [["OUTPUT stdout: of the first"], ["OUTPUT stdout: of the second", "OUTPUT stderr: and its end"]]
 
 
 @pytest.mark.parametrize("text", ["", "?", "AAAA", packed(LogRing().tail()).text[:-4], "A" * 200_000])

@@ -41,17 +41,20 @@ class Capture(logging.Handler):
         self._alone = alone
         self._only: LogRing | None = None
         self._searched = False
+        self._copied: dict[str, _Copied] = {}
 
     def begin(self, hide: Hide) -> LogRing:
         """Keep from now on what the task writes whose attempt begins in this thread or greenlet."""
         self._listen()
+        self._end_lines()  # begun when no task ran: they are nobody's
         ring = LogRing(hide)
         _here.set(ring)
         self._only = ring if self._alone else None
         return ring
 
     def end(self) -> None:
-        """Keep nothing more of it."""
+        """Keep nothing more of it; a line that it did not end is its own, not the next one's."""
+        self._end_lines()
         _here.set(None)
         self._only = None
 
@@ -82,7 +85,12 @@ class Capture(logging.Handler):
             for name in ("stdout", "stderr"):
                 stream = getattr(sys, name)
                 if not isinstance(stream, _Copied) and type(stream).__name__ != "LoggingProxy":
-                    setattr(sys, name, _Copied(stream, name, self))
+                    self._copied[name] = _Copied(stream, name, self)
+                    setattr(sys, name, self._copied[name])
+
+    def _end_lines(self) -> None:
+        for stream in self._copied.values():
+            stream.end_line()
 
     def _ends(self) -> Iterator[logging.Logger]:
         """The loggers at which records end: root, Celery's own for tasks, and once those of the user's."""
@@ -109,13 +117,13 @@ class _Copied:
     def write(self, text: str) -> int:
         """Write to the stream, and keep."""
         written = self._stream.write(text)
-        try:
-            self._keep(text)
-        except SoftTimeLimitExceeded:
-            raise
-        except Exception as exc:  # noqa: BLE001 - printing must not fail for a copy
-            log.debug("output is not kept: %r", exc)
+        self._keep(text)
         return written
+
+    def end_line(self) -> None:
+        """Keep what this thread wrote since its last whole line."""
+        if getattr(self._parts, "open", ""):
+            self._keep("\n")
 
     def writelines(self, lines: Any) -> None:
         """Write each."""
@@ -123,6 +131,14 @@ class _Copied:
             self.write(line)
 
     def _keep(self, text: str) -> None:
+        try:
+            self._add_lines(text)
+        except SoftTimeLimitExceeded:
+            raise
+        except Exception as exc:  # noqa: BLE001 - printing must not fail for a copy
+            log.debug("output is not kept: %r", exc)
+
+    def _add_lines(self, text: str) -> None:
         *lines, rest = (getattr(self._parts, "open", "") + text).split("\n")
         if len(rest) > _LONGEST_PART:
             lines, rest = [*lines, rest], ""
