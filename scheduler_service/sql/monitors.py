@@ -8,9 +8,10 @@ import hmac
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import structlog
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from itinerary.protocol.errors import BadValue, NotFound
+from itinerary.protocol.errors import BadValue, BadValues, NotFound
 from itinerary.protocol.instants import Duration, Instant, format_instant
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.contract.monitor_json import definition_of, read_monitor
@@ -25,6 +26,8 @@ from scheduler_service.sql.audit import record
 from scheduler_service.sql.database import Database, again_when_busy
 from scheduler_service.sql.monitor_tables import monitor_pings, monitors
 from scheduler_service.sql.paging import page_of, read_cursor
+
+log = structlog.get_logger(__name__)
 
 _M: Final = monitors.c
 _P: Final = monitor_pings.c
@@ -88,9 +91,12 @@ class SqlMonitorStore(MonitorStore):
 
     @again_when_busy
     def ping(self, monitor_id: str, token: str, outcome: PingOutcome, duration: Duration | None) -> Monitor | None:
+        with self._database.read() as connection:  # anybody may send one: a stranger's must not wait for a lock
+            if not _is_of(_find(connection, monitor_id), token):
+                return None
         with self._database.write() as connection:
             row = _find(connection, monitor_id, locked=True)
-            if row is None or not hmac.compare_digest(row.token, token):
+            if not _is_of(row, token):
                 return None
             before, now = _monitor(row), self._database.read_clock(connection)
             after = judging.pinged(before, outcome, duration, now)
@@ -107,7 +113,7 @@ class SqlMonitorStore(MonitorStore):
             now = self._database.read_clock(connection)
             due = select(_M.monitor_id).where(_M.alert_at <= now).order_by(_M.alert_at).limit(limit)
             found = connection.execute(due).scalars().all()
-        return sum(self._judge_one(monitor_id) for monitor_id in found)
+        return sum(self._judged(monitor_id) for monitor_id in found)
 
     def counts(self) -> Mapping[MonitorState, int]:
         counted = select(_M.state, func.count()).group_by(_M.state)
@@ -119,6 +125,14 @@ class SqlMonitorStore(MonitorStore):
         wanted = select(_M.monitor_id).where(_M.state == MonitorState.DOWN.value).order_by(_M.monitor_id).limit(limit)
         with self._database.read() as connection:
             return tuple(connection.execute(wanted).scalars())
+
+    def _judged(self, monitor_id: str) -> bool:
+        """Judge one; what this program cannot read, such as a newer one's schedule, keeps no other from its alarm."""
+        try:
+            return self._judge_one(monitor_id)
+        except BadValues as exc:
+            log.warning("a monitor cannot be read and is not judged", monitor_id=monitor_id, reason=str(exc))
+            return False
 
     def _judge_one(self, monitor_id: str) -> bool:
         with self._database.write() as connection:
@@ -152,6 +166,10 @@ def _notice(topic: Topic, before: Monitor, after: Monitor, now: Instant) -> Noti
 def _find(connection: Connection, monitor_id: str, *, locked: bool = False) -> Any:
     wanted = select(monitors).where(_M.monitor_id == monitor_id)
     return connection.execute(wanted.with_for_update() if locked else wanted).first()
+
+
+def _is_of(row: Any, token: str) -> bool:
+    return row is not None and hmac.compare_digest(row.token, token)
 
 
 def _there(monitor_id: str, row: Any) -> Any:

@@ -65,6 +65,7 @@ def test_a_run_carries_headers_and_gives_them_to_its_retry(api: TestClient, stor
         ({"shadow": ["x"]}, "headers.shadow"),
         ({"shadow": "x" * 201}, "headers.shadow"),
         ({"a": "x" * 16_384}, "headers"),
+        ({"keep_logs": "x" * 16_384}, "headers"),
         (["a"], "headers"),
     ],
 )

@@ -110,6 +110,28 @@ def test_another_token_and_an_unknown_monitor_are_the_same(bed: StoreBed, store:
     assert store.ping("backup", "newer", SUCCESS, None) is not None
 
 
+def test_a_stranger_s_ping_waits_for_no_lock(bed: StoreBed, store: SqlMonitorStore) -> None:
+    store.put("backup", content(), "secret", by=BY)
+    assert bed.database is not None
+    with bed.database.write() as connection:
+        connection.execute(update(monitors).values(updated_at=monitors.c.updated_at))
+        assert store.ping("backup", "other", SUCCESS, None) is None
+
+
+def test_a_monitor_that_cannot_be_read_keeps_no_other_from_its_alarm(bed: StoreBed, store: SqlMonitorStore) -> None:
+    for name in ("backup", "other"):
+        store.put(name, content(), "secret", by=BY)
+    assert bed.database is not None
+    newer = {"title": "", "schedule": {"kind": "of a newer release"}}
+    with bed.database.write() as connection:
+        ago = bed.database.read_clock(connection) - SECOND
+        connection.execute(update(monitors).values(alert_at=ago))
+        unread = monitors.c.monitor_id == "backup"
+        connection.execute(update(monitors).where(unread).values(definition=newer, alert_at=ago - SECOND))
+    assert judge(bed) == 1
+    assert store.down(10) == ("other",)
+
+
 def test_an_edit_keeps_the_token_raises_the_version_and_an_equal_one_changes_nothing(
     bed: StoreBed, store: SqlMonitorStore
 ) -> None:

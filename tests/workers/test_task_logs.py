@@ -48,7 +48,7 @@ def text_of(one: SentLog) -> str:
 @pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
 def test_the_log_of_a_failed_attempt_comes_beside_its_report(bench: Bench, sent: RedisSentLogs, pool: str) -> None:
     bench.worker("-P", pool, "-c", "1")
-    bench.publish(dispatched("ended", "user.logs", ["one"], False))
+    bench.publish(dispatched("ended", "user.logs", ["one"], False, headers={"keep_logs": ["a user's own"]}))
     bench.publish(dispatched("kept", "user.logs", ["two"], False, headers={"keep_logs": "all"}))
     bench.publish(dispatched("none", "user.logs", ["three"], headers={"keep_logs": "none"}))
     bench.publish(dispatched("broken", "user.logs", ["four \ud83d", "a\x00b"]))

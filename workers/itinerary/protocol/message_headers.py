@@ -4,6 +4,7 @@ import json
 import re
 from typing import Any, Final
 
+from itinerary.protocol.attempt_logs import KeepLogs
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.field_types import FieldType, read_object
 from itinerary.protocol.json_text import MOST_LEVELS, is_deep
@@ -13,6 +14,7 @@ SHADOW: Final = "shadow"
 """Celery's header with the name to show in place of the task's."""
 _LONGEST_SHADOW: Final = 200
 _LARGEST: Final = 16 * 1024
+_KEEP_LOGS: Final = tuple(choice.value for choice in KeepLogs)  # no set: a header may be anything
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _RULE: Final = "a name begins with a letter or digit, and has 1 to 100 of them, '_', '-' and '.'"
 # Those of Celery's messages, and what its workers lay beside them into a task's request.
@@ -44,7 +46,9 @@ class Headers(FieldType):
             if name in _CELERYS or name == HEADER_TRACE or name.startswith(OWN_HEADERS):
                 raise BadValue(f"{field}.{name}", header, "give it another name: Celery or Itinerary sends this header")
         try:
-            own = {name: header for name, header in headers.items() if name != HEADER_KEEP_LOGS}  # a job's field
+            # What a job's field adds is short and plain; anything else of that name is a header as any.
+            is_field = headers.get(HEADER_KEEP_LOGS) in _KEEP_LOGS
+            own = {name: header for name, header in headers.items() if name != HEADER_KEEP_LOGS or not is_field}
             text = json.dumps(own, allow_nan=False, ensure_ascii=False)
             size = len(text.encode("utf-8"))
         except (ValueError, TypeError, RecursionError) as exc:

@@ -153,7 +153,7 @@ class TaskLogs:
                     log.debug("%s is watched, but its lines are not sent: %r", one.task_id, exc)
 
 
-_CHOICES: Final = frozenset(one.value for one in KeepLogs)
+_CHOICES: Final = tuple(one.value for one in KeepLogs)  # no set: a header may be anything
 
 
 def logs_of(captured: Captured, connection: RedisConnection) -> TaskLogs | None:
