@@ -127,9 +127,9 @@ def test_the_pages_of_a_job_and_of_a_run_tell_what_they_count_for(api: TestClien
     assert "Its runs count for api and tenant of their argument kwargs.tenant." in page
     assert "In a fair queue, its runs take turns as those of their argument kwargs.tenant." in page
     run = api.post(f"{JOBS}/a.job/trigger").json()
-    assert "limits</a> <code>api</code> <code>tenant/acme</code>, attempt" in api.get(f"/runs/{run['run_id']}").text
+    assert '<a href="/limits"><code>api</code> <code>tenant/acme</code></a>' in api.get(f"/runs/{run['run_id']}").text
     fair = api.post(RUNS, json={"task": "t", "fair_key": "<acme>"}).json()
-    assert "fair key <code>&lt;acme&gt;</code>, attempt" in api.get(f"/runs/{fair['run_id']}").text
+    assert "<dt>Fair key</dt><dd><code>&lt;acme&gt;</code></dd>" in api.get(f"/runs/{fair['run_id']}").text
 
 
 def test_the_form_takes_limits_and_tells_which_of_them_is_wrong(api: TestClient) -> None:

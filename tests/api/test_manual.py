@@ -98,7 +98,8 @@ def test_whoever_may_see_the_dashboard_may_read_it_and_nobody_else(
 
 @pytest.mark.parametrize("path", ["/", "/failures", "/workers", "/load", "/explain", "/new-job", "/docs"])
 def test_pages_link_to_the_manual_where_it_helps(api: TestClient, path: str) -> None:
-    body = api.get(path).text.partition("</header>")[2] or api.get(path).text
+    page = api.get(path).text
+    body = page if path == "/docs" else page.partition("</header>")[2]  # the others lead to it from their header too
     linked = re.findall(r'href="(/manual/[^"]+)"', body)
     assert linked
     for target in linked:

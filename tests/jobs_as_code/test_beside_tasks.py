@@ -81,6 +81,7 @@ def test_each_kind_has_a_decorator_and_every_field_a_place(app: Celery) -> None:
         "start_at": datetime(2027, 1, 1, tzinfo=UTC), "end_at": "2028-01-01T00:00:00Z", "jitter": timedelta(seconds=5),
         "misfire": {"policy": "skip", "grace": timedelta(minutes=1)}, "overlap": "allow", "timeout": "5m",
         "retry": {"max_attempts": 3, "initial": timedelta(seconds=2)}, "start_within": "1h", "must_end_within": "2h",
+        "ping": {"url": "https://example.org/a"}, "keep_logs": "all",
         "headers": {"tenant": "a"}, "limits": ["api", {"name": "tenant", "key": {"from": "kwargs.b"}}], "fair_key": "a",
         "calendars": {"exclude": ["holidays"]},
     }  # fmt: skip

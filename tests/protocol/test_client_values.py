@@ -45,9 +45,19 @@ def add(x: int, y: int) -> int:
     return x + y
 
 
+def schema_of(kind: type[Answer]) -> dict[str, Any]:
+    """The schema of a result; a monitor's is that of the answers to a read and to a change together."""
+    if kind.__name__ != "Monitor":
+        found: dict[str, Any] = SCHEMAS[OUTSIDE.get(kind.__name__, kind.__name__)]
+        return found
+    read, saved = SCHEMAS["MonitorOut"], SCHEMAS["MonitorSaved"]
+    always = sorted(set(read["required"]) & set(saved["required"]))
+    return {"properties": {**read["properties"], **saved["properties"]}, "required": always}
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_a_result_has_every_field_of_the_document_and_no_other(kind: type[Answer]) -> None:
-    schema = SCHEMAS[OUTSIDE.get(kind.__name__, kind.__name__)]
+    schema = schema_of(kind)
     named = {each.metadata.get("json", each.name): each.name for each in dataclasses.fields(kind) if each.init}
     assert set(named) == set(schema["properties"])
     hints = get_type_hints(kind)
@@ -79,11 +89,15 @@ def test_each_answer_of_the_document_has_its_result() -> None:
         "JobCalendars",
         "Files",
     }
+    wrappers |= {"Monitors", "MonitorListed", "MonitorOut", "MonitorSaved", "MonitorToken", "JobPing"}
+    wrappers |= {"Sessions", "ShareLinks", "ExportFormat"}
+    # What pages draw, and what a monitored program sends: the clients have no calls for them.
+    wrappers |= {"TimelineOut", "LaneOut", "LanePartOut", "LaneRunOut", "LaneKind", "Detail", "PingAnswer"}
     wrappers |= {"BulkAction", "BulkOn", "BulkState"}
     wrappers |= {"Sessions", "ShareLinks"}
     wrappers |= {"Freezes", "FreezeStatus", "During", "ScopeAll", "ScopeQueues", "ScopeTags", "ScopeJobs"}
     known = {OUTSIDE.get(kind.__name__, kind.__name__) for kind in KINDS}
-    assert set(SCHEMAS) - asked - schedules - wrappers == known
+    assert set(SCHEMAS) - asked - schedules - wrappers == known - {"Monitor"}
 
 
 BODY = {

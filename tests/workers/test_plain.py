@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from itinerary.protocol.instants import SECOND
 from itinerary.protocol.wire import entry
-from itinerary.worker.delivery import _arguments
+from itinerary.worker.asked_retry import _arguments
 from itinerary.worker.plain import ARGUMENTS_LIMIT, RESULT_LIMIT, cut, plain_error, plain_result, printable
 from itinerary.worker.reporting import Report, ReportBuilder
 from scheduler_service.core.leader.messages import MAX_BODY, Failed, RetryAsked, Succeeded, decode

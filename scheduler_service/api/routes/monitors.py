@@ -17,6 +17,7 @@ from itinerary.protocol.instants import DAY
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.http.auth import Who, admit_all, require
 from scheduler_service.api.http.bodies import JsonObject
+from scheduler_service.api.http.preconditions import check_conditions
 from scheduler_service.api.http.problems import Problem
 from scheduler_service.api.openapi import monitor_shapes as shapes
 from scheduler_service.api.openapi.documents import answers, body_of
@@ -29,7 +30,7 @@ from scheduler_service.ports.monitors import PINGS_KEPT
 
 router = APIRouter(prefix="/api/v1/monitors", tags=["monitors"])
 READER: Final = [Depends(require("viewer"))]
-PINGER: Final = [Depends(admit_all)]
+PINGER: Final = [Depends(admit_all), Depends(check_conditions)]
 Most = Annotated[int, Query(alias="limit", ge=1, le=100, description="Maximum number of items.")]
 _OUTCOME: Final = Choice(PingOutcome)
 _DURATION: Final = Span(0, 365 * DAY)
