@@ -33,6 +33,8 @@ def test_a_monitor_is_defined_pinged_shown_and_deleted(api: TestClient) -> None:
         ("success", None),
     ]
     assert (shown["last_outcome"], shown["last_duration"], shown["version"]) == ("start", "12s", 1)
+    assert api.post(f"{ping}?token={token}&duration=0.008336s").status_code == 200
+    assert "(success, 8 ms)" in api.get("/monitors/backup").text
     again = api.put(f"{MONITORS}/backup", json={**BACKUP, "paused": True})
     assert (again.status_code, again.json()["token"], again.json()["state"]) == (200, None, "paused")
     newer = api.post(f"{MONITORS}/backup/token").json()["token"]

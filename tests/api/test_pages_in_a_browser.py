@@ -10,6 +10,7 @@ from itinerary.protocol.instants import HOUR, MINUTE, format_instant
 from scheduler_service.core.leader.commands import CreateRuns
 from scheduler_service.core.model import MissedRange
 from scheduler_service.sql.database import host_now
+from tests.support.axe import violations
 from tests.support.browser import Browser, find_browser
 from tests.support.led import Led
 from tests.support.old_runs import keep, old_run
@@ -75,17 +76,18 @@ def pages(site: Site) -> list[str]:
         "/", "/jobs", "/runs", f"/runs/{run_id}", f"/runs/{failed}", f"/jobs/{JOB}", "/failures?within=7d",
         "/failures/runs?within=7d&task=pkg.task&error_type=RuntimeError", f"/failures/backfill?from={since}&to={until}",
         "/workers", "/explain", "/audit", "/new-job", "/load", "/runs?since=yesterday", "/jobs/nobody",
-        "/freezes", "/queues", f"/queues?edit={JOB}", "/limits", f"/limits?edit={JOB}",
+        "/calendar?view=week", "/monitors", "/timeline", "/freezes", "/queues", f"/queues?edit={JOB}", "/limits", f"/limits?edit={JOB}",
     ]  # fmt: skip
 
 
-def test_no_page_is_wider_than_the_screen(browser: Browser, site: Site) -> None:
+def test_no_page_is_wider_than_the_screen_or_hard_to_reach(browser: Browser, site: Site) -> None:
     for width in (390, 1024, 1440):
         browser.view(width)
         for path in pages(site):
             browser.open(f"{site.url}{path}")
             wide = browser.run("document.documentElement.scrollWidth")
             assert wide <= width, f"{path} is {wide} wide at {width}"
+            assert width != 1440 or violations(browser) == [], path
         if width == 1024:
             browser.open(site.url)
             assert browser.run("(nav => nav.scrollWidth <= nav.clientWidth)(document.querySelector('#menu'))")

@@ -121,7 +121,7 @@ def test_the_page_shows_planned_and_ended_runs_of_a_job(
     for view in ("month", "week"):
         page = api.get(f"/calendar?view={view}").text
         assert "closed, Mondays" in page
-        assert "Freeze 1 since" in page
+        assert "Freeze 1: books" in page
     assert "What ran is not counted by tags" in api.get("/calendar?tag=x").text
 
 

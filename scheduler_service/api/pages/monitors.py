@@ -8,11 +8,11 @@ from urllib.parse import quote, urlencode
 from fastapi import APIRouter, Request, Response
 
 from itinerary.protocol.errors import BadValue, NotFound
-from itinerary.protocol.instants import Instant, parse_instant
+from itinerary.protocol.instants import Instant, parse_duration, parse_instant
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.http.auth import Who
 from scheduler_service.api.pages.csrf import Form, FormBody
-from scheduler_service.api.pages.moments import Moment, moment
+from scheduler_service.api.pages.moments import Moment, length, moment
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Reader, Wrong, or_again
 from scheduler_service.api.routes.jobs import Cursor
@@ -45,6 +45,7 @@ class MonitorLine:
     sentence: str
     expected: Moment | None
     last_ping: Moment | None
+    last_took: str | None
 
 
 @router.get("/monitors")
@@ -153,7 +154,7 @@ def _one(
     typed: Mapping[str, str] | None = None, wrong: Wrong = NOTHING_WRONG,
 ) -> Response:  # fmt: skip
     shown, now = seen(context, monitor_id), context.clock()
-    pings = [(moment(parse_instant(ping["at"]), now), ping) for ping in shown["pings"]]
+    pings = [(moment(parse_instant(ping["at"]), now), ping, _took(ping["duration"])) for ping in shown["pings"]]
     return page(
         request, "monitor.html", wrong=wrong, shapes=_SHAPES, line=_line(shown, now), pings=pings, token=token,
         typed=_typed(shown) if typed is None else typed, address=f"{request.url.scheme}://{request.url.netloc}",
@@ -171,4 +172,8 @@ def _line(shown: Mapping[str, Any], now: Instant) -> MonitorLine:
     sentence = describe(parsed.schedule)
     if isinstance(parsed.schedule, IntervalSchedule):  # it counts from each ping
         sentence = f"{sentence.partition(', counted from')[0]} after its last ping"
-    return MonitorLine(shown, sentence, expected, last)
+    return MonitorLine(shown, sentence, expected, last, _took(shown["last_duration"]))
+
+
+def _took(duration: str | None) -> str | None:
+    return None if duration is None else length(parse_duration(duration))

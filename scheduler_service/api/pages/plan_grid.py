@@ -81,7 +81,7 @@ def boxes(
     for n, (begin, end) in enumerate(pairwise(found.edges)):
         day = local(begin, zone).date()
         planned = found.cells[n] if n < len(found.cells) and end > now else None
-        frozen = tuple(f"Freeze {one.name()}" for one in found.freezes if _holds(one, begin, end))
+        frozen = tuple(f"Freeze {one.freeze_id}: {one.reason}" for one in found.freezes if _holds(one, begin, end))
         closed = found.closed.get(day, ())
         shown.append(
             Box(
