@@ -57,7 +57,8 @@ def of_failures(troubles: Sequence[Trouble], now: Instant) -> Iterator[Issue]:
     rest = groups[_KINDS:]
     if rest:
         runs = sum(group.count for group in rest)
-        text = f"{runs:,} more {_runs(runs)} of {len(rest):,} other kinds failed or were missed in the last hour."
+        kinds = "kind" if len(rest) == 1 else "kinds"
+        text = f"{runs:,} more {_runs(runs)} of {len(rest):,} other {kinds} failed or were missed in the last hour."
         yield Issue(text, "/failures?within=1h", "Show them")
     if len(troubles) >= TROUBLES:
         yield Issue(

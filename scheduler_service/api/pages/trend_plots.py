@@ -42,7 +42,7 @@ class Plot:
     def now(self) -> str:
         """Return the newest value of each line, and how many lines are left out."""
         newest = [f"{line.label} {_newest(line, self.unit)}" for line in self.lines]
-        return ", ".join([*newest, *([f"and {self.left_out} more queues"] if self.left_out else [])])
+        return ", ".join([*(newest or ["–"]), *([f"and {self.left_out} more queues"] if self.left_out else [])])
 
 
 class Drawn:
