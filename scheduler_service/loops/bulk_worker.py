@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 
 class BulkWorker(Repeating):
-    """Steps the oldest operation that nobody else steps just now; `tell` passes on what a page changed."""
+    """Steps in turns the operations that nobody else steps just now; `tell` passes on what a page changed."""
 
     def __init__(
         self, store: BulkStore, tell: Callable[[Stepped], None], on_crash: Callable[[BaseException], None]

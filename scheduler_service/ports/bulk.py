@@ -38,7 +38,7 @@ class BulkStore(Protocol):
         """
 
     def step(self, operation_id: str | None = None) -> Stepped | None:
-        """Carry out the next page of this operation, or of the oldest that is not over; None if there is none free."""
+        """Carry out the next page of this operation, or of the one that waits longest for it; None if none is free."""
 
     def get(self, operation_id: str) -> BulkOperation:
         """The operation; NotFound."""

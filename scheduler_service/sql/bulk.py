@@ -121,7 +121,8 @@ class SqlBulkStore(BulkStore):
 
     def _step(self, operation_id: str | None, tried: set[str]) -> Stepped | None:
         with self._database.write() as connection:
-            free = select(_B.operation_id).where(UNFINISHED).order_by(_B.operation_id).limit(1)
+            # In turns: a small one need not wait until a large one is over.
+            free = select(_B.operation_id).where(UNFINISHED).order_by(_B.updated_at, _B.operation_id).limit(1)
             if operation_id is not None:
                 free = free.where(_B.operation_id == operation_id)
             found = connection.execute(free.with_for_update(skip_locked=True)).scalar()

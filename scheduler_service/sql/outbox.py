@@ -33,6 +33,8 @@ from scheduler_service.sql.tables import jobs
 
 _D: Final = deliveries.c
 _N: Final = notices.c
+_KNOWN: Final = tuple(topic.value for topic in Topic)
+"""Notices of topics that a newer release wrote wait for it, and hold up no others."""
 _MOST_NOTICES: Final = 10_000
 _AT_ONCE: Final = 500
 _SENT_KEPT: Final = DAY
@@ -93,7 +95,7 @@ class SqlOutbox(Outbox):
     def claim(self, targets: Sequence[str], hold: Duration) -> Delivery | None:
         """The claim is the time of the next try; one beyond any pause came from a clock that ran ahead."""
         is_time = or_(_D.next_at <= self._database.now(), _D.next_at > self._database.now(LONGEST_PAUSE))
-        due = and_(is_time, _D.target.in_(targets))
+        due = and_(is_time, _D.target.in_(targets), _D.topic.in_(_KNOWN))
         keys = select(_D.message_id, _D.target).where(due).order_by(_D.next_at, _D.message_id).limit(1)
         with self._database.read() as connection:
             if connection.execute(keys).first() is None:
@@ -160,7 +162,7 @@ def _ripe(now: Instant, quiet: Duration, last: Mapping[Topic, Instant]) -> Colum
     """Preselect roughly for `decide`: in a storm most unreported notices must wait, and are not even read."""
     just_reported = [topic.value for topic, at in last.items() if at + TOPIC_PAUSE > now]
     may_be = or_(_N.told_at.is_(None), _N.told_at <= now - quiet, _N.told_at > now)
-    return and_(UNREPORTED, may_be, _N.topic.not_in(just_reported))
+    return and_(UNREPORTED, may_be, _N.topic.in_(_KNOWN), _N.topic.not_in(just_reported))
 
 
 def _unreported(connection: Connection, ripe: ColumnElement[bool]) -> list[Waiting]:
@@ -174,7 +176,7 @@ def _unreported(connection: Connection, ripe: ColumnElement[bool]) -> list[Waiti
 
 def _last_reported(connection: Connection, now: Instant) -> dict[Topic, Instant]:
     """The last report of each topic, ignoring times after now, which a clock that ran ahead left."""
-    last = select(_N.topic, func.max(_N.told_at)).where(_N.told_at <= now).group_by(_N.topic)
+    last = select(_N.topic, func.max(_N.told_at)).where(_N.told_at <= now, _N.topic.in_(_KNOWN)).group_by(_N.topic)
     return {Topic(topic): at for topic, at in connection.execute(last)}
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import insert, select
 
 from itinerary.protocol.errors import LeaseLost
 from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND
@@ -295,6 +295,21 @@ def test_a_clock_that_ran_ahead_mutes_nothing(bed: StoreBed, outbox: SqlOutbox) 
         outbox.hold(Topic.LEADER_ABSENT, found)
         ids = iter([f"again-{sealed}"])
         assert outbox.seal(HOUR, to_all("a", ids=partial(next, ids))) == sealed
+
+
+def test_what_a_newer_release_noted_waits_for_it_and_holds_up_nothing(bed: StoreBed, outbox: SqlOutbox) -> None:
+    lease = bed.lead()
+    bed.leader.apply(lease, Apply((failure(bed.dispatched(lease, one_off(lease.now))[0], lease.now),)))
+    newer = {"topic": "of.newer", "told_at": lease.now - MINUTE}
+    message = {"message_id": "0", "target": "a", "topic": "of.newer", "body": "{}", "state": "waiting", "attempts": 0}
+    with bed.by_role["leader"].write() as connection:
+        mine = connection.execute(select(notices)).mappings().one()
+        connection.execute(insert(notices).values(**{**mine, **newer}))
+        connection.execute(insert(deliveries).values(**message, made_at=lease.now, next_at=lease.now - DAY))
+    assert seal(outbox) == 1
+    delivery = outbox.claim(["a"], MINUTE)
+    assert delivery is not None
+    assert delivery.topic is Topic.RUN_FAILED
 
 
 def test_each_target_gets_its_own_delivery_with_the_same_id_and_body(bed: StoreBed, outbox: SqlOutbox) -> None:

@@ -246,6 +246,15 @@ def test_a_page_that_cannot_succeed_ends_its_operation_and_holds_up_no_other(
     assert carried_out(bulk, other).progress.counts == {"cancelled": 1}
 
 
+def test_operations_take_turns(sql_stores: StoreBed, bulk: SqlBulkStore) -> None:
+    sql_stores.runs.enqueue([one_off(AT + n) for n in range(10)])
+    began(bulk, runs_order())
+    small = began(bulk, jobs_order(BulkAction.PAUSE, {}))
+    for _ in range(2):
+        bulk.step()
+    assert bulk.get(small.operation_id).progress.state is BulkState.DONE
+
+
 def test_operations_that_are_long_over_are_removed(sql_stores: StoreBed, bulk: SqlBulkStore) -> None:
     old = carried_out(bulk, began(bulk, runs_order()))
     sql_stores.lead()
