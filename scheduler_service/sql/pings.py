@@ -14,7 +14,7 @@ from sqlalchemy import BigInteger, Connection, Text, and_, delete, or_, select, 
 from itinerary.protocol.errors import RowRefused
 from itinerary.protocol.instants import HOUR, Duration, Instant
 from scheduler_service.core.leader.commands import Transition
-from scheduler_service.core.pings import Ping, PingState, next_try
+from scheduler_service.core.pings import GIVE_UP_AFTER, Ping, PingState, next_try
 from scheduler_service.ports.pings import PingStore, WaitingPing
 from scheduler_service.sql.batch import Batch
 from scheduler_service.sql.column_types import InstantColumn
@@ -65,10 +65,15 @@ class SqlPingStore(PingStore):
                 return []
         with self._database.write() as connection:
             rows = connection.execute(keys.with_for_update(skip_locked=True)).all()
-            for row in rows:
-                mine = and_(_P.job_id == row.job_id, _P.state == row.state)
-                connection.execute(update(pings).where(mine).values(attempts=_P.attempts + 1, next_at=now + hold))
-        return [WaitingPing(_ping(row), row.made_at, row.attempts + 1) for row in rows]
+            found = [WaitingPing(_ping(row), row.made_at, row.attempts + 1) for row in rows]
+            fresh = [one for one in found if one.created_at + GIVE_UP_AFTER >= now]
+            for one in fresh:
+                connection.execute(update(pings).where(_is(one)).values(attempts=one.attempts, next_at=now + hold))
+            for one in found:
+                if one not in fresh:  # nobody led: what it says is no longer true
+                    log.error("ping given up, it is too old", job_id=one.ping.job_id, state=one.ping.state.value)
+                    connection.execute(delete(pings).where(_is(one)))
+        return fresh
 
     def sent(self, waiting: WaitingPing) -> None:
         with self._database.write() as connection:

@@ -122,6 +122,18 @@ def test_a_start_that_failed_does_not_arrive_after_the_end(bed: StoreBed, store:
     assert states(claimed(store)) == ["success"]
 
 
+def test_one_that_nobody_sent_for_an_hour_is_not_sent(bed: StoreBed, store: SqlPingStore) -> None:
+    lease = bed.lead()
+    (run,) = bed.dispatched(lease, one_off(lease.now))
+    bed.leader.apply(lease, Apply((ended(run, lease.now, PingState.START, PingState.SUCCESS),)))
+    with bed.by_role["leader"].write() as connection:
+        old = pings.c.state == PingState.START.value
+        connection.execute(update(pings).where(old).values(made_at=lease.now - HOUR - SECOND))
+    assert states(claimed(store)) == ["success"]
+    due(bed)
+    assert states(claimed(store)) == ["success"], "the old one is gone"
+
+
 def test_a_failure_is_tried_again_for_an_hour_and_then_forgotten(bed: StoreBed, store: SqlPingStore) -> None:
     lease = bed.lead()
     (run,) = bed.dispatched(lease, one_off(lease.now))
