@@ -12,7 +12,7 @@ from schemathesis import GenerationMode
 from tests.support.answering_leader import AnsweringLeader
 from tests.support.api_calls import CALLS
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 BOUNDED = settings(
     max_examples=25, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
