@@ -44,7 +44,8 @@ def runs_page(
     limits = operation.limits
     narrowed = replace(wanted, states=tuple(sorted(states)), queues=() if wanted.queue else limits.queues)
     columns, before = (*RUN_COLUMNS, runs.c.id), runs.c.id <= last_run
-    page = page_of_runs(connection, narrowed, RUNS_AT_ONCE, place, columns, before)
+    by_time = action is BulkAction.CANCEL
+    page = page_of_runs(connection, narrowed, RUNS_AT_ONCE, place, columns, before, by_time=by_time)
     found = [run for row in page.items if limits.has_run(run := whole_run(row[:-1]), run.owner)]
     if action is BulkAction.CANCEL:
         counts, changed, stopping = cancel_runs(database, connection, [run.run_id for run in found], now)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import event, update
 
 from itinerary.protocol.errors import Conflict, NotFound, StoreUnavailable
 from itinerary.protocol.instants import DAY, SECOND
@@ -109,6 +109,30 @@ def test_a_cancel_goes_page_by_page_over_all_that_matches_and_no_other(
     changed = [run_id for _, _, after in entries[1:-1] for run_id in after["changed"]]
     assert len(set(changed)) == len(changed) == 8
     assert bulk.step() is None
+
+
+def test_waiting_runs_are_walked_by_time_in_bounded_pages(
+    sql_stores: StoreBed, bulk: SqlBulkStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler_service.sql.run_lists.SCANNED", 4)
+    lease = sql_stores.lead()
+    sql_stores.runs.enqueue([one_off(AT + n, queue="mail") for n in range(9)])
+    failed_runs(sql_stores, lease, 9, queue="mail")
+    (flying,) = sql_stores.dispatched(lease, one_off(lease.now - DAY, queue="mail"))
+    statements: list[str] = []
+
+    def note(*args: Any) -> None:
+        statements.append(args[2])
+
+    engine = sql_stores.by_role["api"].engine
+    event.listen(engine, "before_cursor_execute", note)
+    done = carried_out(bulk, began(bulk, runs_order(queue="mail")))
+    event.remove(engine, "before_cursor_execute", note)
+    assert done.progress.counts == {"cancelled": 9, "cancel_requested": 1}
+    assert sql_stores.runs.get(flying.run_id).cancel_requested_at is not None
+    walks = [sql for sql in statements if "scanned" in sql]
+    assert walks
+    assert not any("standing" in sql for sql in walks), "that index is not in the order of time"
 
 
 def test_a_page_is_done_with_its_progress_or_not_at_all(

@@ -252,4 +252,8 @@ def test_runs_are_found_by_task_and_by_limit_in_pages_of_bounded_reading(
     assert found(limit_name="tenant", limit_key='ac"me') == [run.run_id for run in made[1::4]]
     assert found(limit_key="é", task="task.0") == [run.run_id for run in made[2::4]]
     assert found(limit_name="ten") == []
+    monkeypatch.setattr("scheduler_service.sql.run_lists.SCANNED", 3)
+    assert found(limit_key="é") == [run.run_id for run in made[2::4]], "no run at the end of a read is shown twice"
+    monkeypatch.setattr("scheduler_service.sql.run_lists.SCANNED", 5)
+    assert found(limit_name="api") == [run.run_id for n, run in enumerate(made) if n % 4 in (0, 1)]
     assert bed.history.count_runs(RunFilter(limit_key="é")).number == 6
