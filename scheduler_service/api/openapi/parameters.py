@@ -4,10 +4,11 @@ from typing import Any, Final
 
 from fastapi import Query
 
-from scheduler_service.api.openapi.patterns import TIME_PATTERN
+from scheduler_service.api.openapi.patterns import DURATION_PATTERN, TIME_PATTERN
 
 GIVEN: Final[dict[str, Any]] = {"minLength": 1, "pattern": r"^[^\u0000]*$"}
 AS_TIME: Final[dict[str, Any]] = {"format": "date-time", "pattern": TIME_PATTERN}
+AS_DURATION: Final[dict[str, Any]] = {"minLength": 2, "pattern": DURATION_PATTERN}
 AS_CURSOR: Final[dict[str, Any]] = {"minLength": 1, "pattern": "^[A-Za-z0-9_-]+$"}
 
 

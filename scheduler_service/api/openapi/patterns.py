@@ -15,11 +15,12 @@ CLOCK = r"([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?"
 WALL = rf"{DATE}[Tt ]{CLOCK}"
 _OFFSET = r"([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)"
 TIME_PATTERN = rf"^{DATE}[Tt ]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{{1,6}})?{_OFFSET}$"
+DURATION_PATTERN = f"^({_SHORT}|{_ISO})$"
 Duration = Annotated[
     str,
     Field(
         description="90s, 25m, 2h, 1d, 1h30m or ISO 8601 PT25M", examples=["90s"],
-        min_length=2, max_length=40, pattern=f"^({_SHORT}|{_ISO})$",  # the length refuses the empty text and a mere P
+        min_length=2, max_length=40, pattern=DURATION_PATTERN,  # the length refuses the empty text and a mere P
     ),
 ]  # fmt: skip
 Time = Annotated[

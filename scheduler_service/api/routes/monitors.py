@@ -21,6 +21,7 @@ from scheduler_service.api.http.preconditions import check_conditions
 from scheduler_service.api.http.problems import Problem
 from scheduler_service.api.openapi import monitor_shapes as shapes
 from scheduler_service.api.openapi.documents import answers, body_of
+from scheduler_service.api.openapi.parameters import AS_DURATION, text
 from scheduler_service.api.routes.queues import OPERATOR, Cursor
 from scheduler_service.core.audit import Caller
 from scheduler_service.core.contract.fields import read_text
@@ -33,6 +34,7 @@ READER: Final = [Depends(require("viewer"))]
 PINGER: Final = [Depends(admit_all), Depends(check_conditions)]
 Most = Annotated[int, Query(alias="limit", ge=1, le=100, description="Maximum number of items.")]
 _OUTCOME: Final = Choice(PingOutcome)
+_RAN: Final = "How long it ran; else counted from its start."
 _DURATION: Final = Span(0, 365 * DAY)
 
 
@@ -119,9 +121,9 @@ def ping_monitor(
     request: Request,
     context: Context,
     monitor_id: str,
-    outcome: Annotated[str, Query(description="start, success or fail.")] = "success",
-    duration: Annotated[str | None, Query(description="How long it ran; else counted from its start.")] = None,
-    token: Annotated[str | None, Query(description="The monitor's token, if no header has it.")] = None,
+    outcome: Annotated[str, Query(json_schema_extra={"enum": [outcome.value for outcome in PingOutcome]})] = "success",
+    duration: Annotated[str | None, text(40, _RAN, AS_DURATION)] = None,
+    token: Annotated[str | None, text(200, "The monitor's token, if no header has it.")] = None,
     authorization: Annotated[str | None, Header(description="Bearer and the monitor's token.")] = None,
 ) -> Response:
     """Take a ping: what the monitor watches started, succeeded or failed."""

@@ -11,7 +11,7 @@ from itinerary.protocol.instants import HOUR, Duration, format_duration, format_
 from scheduler_service.api.context import Context
 from scheduler_service.api.http.auth import require
 from scheduler_service.api.openapi.documents import answers
-from scheduler_service.api.openapi.parameters import AS_TIME, text
+from scheduler_service.api.openapi.parameters import AS_DURATION, AS_TIME, text
 from scheduler_service.api.openapi.trend_shapes import TrendsOut
 from scheduler_service.api.services.trends import chosen_step, trends
 from scheduler_service.core.contract.fields import read_text
@@ -30,7 +30,7 @@ def get_trends(
         str | None, Query(alias="from", description="An hour ago if not given.", json_schema_extra=AS_TIME)
     ] = None,
     until: Annotated[str | None, Query(alias="to", description="Now if not given.", json_schema_extra=AS_TIME)] = None,
-    step: Annotated[str | None, text(40, AS_STEP)] = None,
+    step: Annotated[str | None, text(40, AS_STEP, AS_DURATION)] = None,
     queue: Annotated[str | None, text(128, "Only this queue.")] = None,
 ) -> Response:
     """Trends of the last 30 days: delays, throughput, lag, workers; a step in which nobody led is absent."""
