@@ -50,6 +50,8 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Forget them."""
+    """Forget them, and their notices: a notifier of the program before ends at a topic that it does not know."""
+    for table in ("notices", "deliveries"):
+        op.execute(f"DELETE FROM {table} WHERE topic IN ('monitor.down', 'monitor.up')")
     op.drop_table("monitor_pings")
     op.drop_table("monitors")

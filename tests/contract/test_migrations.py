@@ -149,6 +149,34 @@ def test_every_version_up_and_down_and_up_again_keeps_the_rows(empty: Database, 
     assert (_differences(empty), indexes_of(empty)) == ([], made)
 
 
+@pytest.mark.slow
+def test_the_way_down_leaves_no_notice_that_the_notifier_before_does_not_know(empty_sqlite_url: str) -> None:
+    migrate_to(empty_sqlite_url, VERSIONS[-1])
+    topics = ["monitor.down", "monitor.up", "run.failed", "run.sla_missed"]
+    with closing(Database(empty_sqlite_url, pool_size=1)) as database:
+        with database.write() as connection:
+            for topic in topics:
+                values = {"t": topic, "s": f"of {topic}"}
+                connection.execute(
+                    text(
+                        "INSERT INTO notices (topic, subject, count, first_at, last_at, said, holds)"
+                        " VALUES (:t, :s, 1, 1, 1, '{}', 0)"
+                    ),
+                    values,
+                )
+                connection.execute(
+                    text(
+                        "INSERT INTO deliveries (message_id, target, topic, body, made_at, attempts, state)"
+                        " VALUES (:s, 'a', :t, '{}', 1, 0, 'waiting')"
+                    ),
+                    values,
+                )
+        migrate_to(empty_sqlite_url, "0031")
+        with database.read() as connection:
+            for table in ("notices", "deliveries"):
+                assert connection.scalars(text(f"SELECT topic FROM {table}")).all() == ["run.failed"]
+
+
 def _differences(database: Database) -> list[Any]:
     def include(thing: Any, name: str | None, kind: str, reflected: bool, other: Any) -> bool:
         return not (database.dialect == "sqlite" and kind == "column" and name == "id")  # it tells of no identity
