@@ -83,11 +83,11 @@ class SqlMonitorStore(MonitorStore):
 
     def delete(self, monitor_id: str, *, by: AuditedChange) -> None:
         with self._database.write() as connection:
-            before = _monitor(_there(monitor_id, _find(connection, monitor_id, locked=True)))
+            before = _there(monitor_id, _find(connection, monitor_id, locked=True))
             connection.execute(delete(monitor_pings).where(_P.monitor_id == monitor_id))
             connection.execute(delete(monitors).where(_M.monitor_id == monitor_id))
             now = self._database.read_clock(connection)
-            record(connection, now, by, monitor_id, definition_of(before.content), None)
+            record(connection, now, by, monitor_id, before.definition, None)
 
     @again_when_busy
     def ping(self, monitor_id: str, token: str, outcome: PingOutcome, duration: Duration | None) -> Monitor | None:

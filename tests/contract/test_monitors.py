@@ -130,6 +130,8 @@ def test_a_monitor_that_cannot_be_read_keeps_no_other_from_its_alarm(bed: StoreB
         connection.execute(update(monitors).where(unread).values(definition=newer, alert_at=ago - SECOND))
     assert judge(bed) == 1
     assert store.down(10) == ("other",)
+    store.delete("backup", by=BY)
+    assert [monitor.monitor_id for monitor in store.list(10, None).items] == ["other"]
 
 
 def test_an_edit_keeps_the_token_raises_the_version_and_an_equal_one_changes_nothing(
