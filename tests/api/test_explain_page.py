@@ -7,6 +7,7 @@ from fastapi.testclient import TestClient
 
 from itinerary.protocol.instants import HOUR, MINUTE, SECOND, Instant, format_instant, parse_instant
 from scheduler_service.api.pages.instant_picture import VERDICTS, picture_of
+from scheduler_service.api.pages.templating import in_code
 from scheduler_service.core.explain.explanation import Because, Explanation, Verdict
 from tests.support.answering_leader import AnsweringLeader
 
@@ -82,3 +83,8 @@ def test_the_page_suggests_instants_and_draws_one(
     assert 'class="instant"' in drawn
     assert re.search(r"</strong> It waits|</strong> No worker|</strong> It is not due|</strong> It was never", drawn)
     assert not re.search(r"T\d\d:\d\d:\d\d(\.\d+)?Z", re.sub(r"<[^>]*>|_\S*Z", "", drawn.partition("<main>")[2]))
+
+
+def test_what_one_may_type_is_shown_as_code_and_markup_as_text() -> None:
+    shown = in_code("start one with `itinerary worker -Q <b>`, or <i>wait</i>")
+    assert shown == "start one with <code>itinerary worker -Q &lt;b&gt;</code>, or &lt;i&gt;wait&lt;/i&gt;"

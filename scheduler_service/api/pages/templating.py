@@ -4,10 +4,12 @@ Promises: no script or style from elsewhere, none inside the page (strict Conten
 text is escaped.
 """
 
+import re
 from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse
 
 from scheduler_service.api.pages.moments import sentence_times, typed_time
@@ -29,6 +31,13 @@ templates: Final = Environment(
     lstrip_blocks=True,
 )
 
+
+def in_code(text: str) -> Markup:
+    """Escape a text and show as code what stands between backticks in it."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+
+
+templates.filters["code"] = in_code
 templates.filters["times"] = sentence_times
 templates.filters["typed"] = typed_time
 templates.globals["zone_name"] = lambda: reader_zone().name
