@@ -80,7 +80,7 @@ def test_no_occurrence_runs_twice_and_a_second_start_goes_on(tmp_path: Path) -> 
             wait_until(lambda child=child: child.output.count("plain plain") >= 3, 60, lambda: child.output)
             child.signal(signal.SIGTERM)
             assert child.wait(30) == 0, child.output
-            seen += re.findall(r"^plain plain (\S+)", child.output, re.MULTILINE)
+            seen += re.findall(r"plain plain (\S+)", child.output)  # its threads print into one another
     assert len(seen) == len(set(seen)) >= 6
 
 
