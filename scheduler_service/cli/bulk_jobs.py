@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -10,6 +10,7 @@ from scheduler_service.cli.bulk import DryRun, Everything, Yes, carry_out, is_bu
 from scheduler_service.cli.completing import job_ids
 from scheduler_service.cli.connect import coming_text, open_client
 from scheduler_service.cli.several import each
+from scheduler_service.cli.shared_options import option, with_options
 from scheduler_service.cli.status import Json
 
 JobIds = Annotated[
@@ -19,8 +20,13 @@ JobIds = Annotated[
 Tag = Annotated[str | None, typer.Option(help="All jobs with this tag.")]
 Text = Annotated[str | None, typer.Option("--text", "-q", help="All with this in id, title or task.")]
 Source = Annotated[str | None, typer.Option(help="All that this file owns.")]
+_OF_A_FILTER: Final = (
+    option("tag", Tag), option("text", Text), option("source", Source), option("everything", Everything, False),
+    option("dry_run", DryRun, False), option("yes", Yes, False),
+)  # fmt: skip
 
 
+@with_options([*_OF_A_FILTER, option("as_json", Json, False)])
 def pause(
     ids: JobIds = None,
     reason: Annotated[str | None, typer.Option(help="The reason; shown with the job.")] = None,
@@ -29,113 +35,90 @@ def pause(
         bool,
         typer.Option("--skip-waiting", help="Skip runs that were due before and still wait; else they run on resume."),
     ] = False,
-    tag: Tag = None,
-    text: Text = None,
-    source: Source = None,
-    everything: Everything = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: Json = False,
+    **given: Any,
 ) -> None:
     """Pause jobs: they create no more runs. With a filter, all that it finds; --dry-run shows them first."""
     from scheduler_service.cli.jobs import print_change
 
-    end, filters = coming_text(until, "--until"), {"tag": tag, "q": text, "source": source}
-    if is_bulk(ids, filters, everything):
+    end = coming_text(until, "--until")
+    if _is_bulk(ids, given):
         if skip_waiting:
             raise typer.BadParameter("--skip-waiting is for named jobs only")
-        options = {"reason": reason, "until": end}
-        _in_bulk("pause", filters, everything, options, dry_run=dry_run, yes=yes, as_json=as_json)
+        _in_bulk("pause", given, {"reason": reason, "until": end})
         return
-    _no_dry_run(dry_run)
     waiting = "skip" if skip_waiting else None
     with open_client() as client:
         each(
-            ids or [], lambda job_id: client.pause_job(job_id, reason, end, waiting=waiting), as_json,
+            ids or [], lambda job_id: client.pause_job(job_id, reason, end, waiting=waiting), given["as_json"],
             lambda _, job: print_change(job, "paused"),
         )  # fmt: skip
 
 
+@with_options([*_OF_A_FILTER, option("as_json", Json, False)])
 def resume(
     ids: JobIds = None,
-    tag: Tag = None,
-    text: Text = None,
-    source: Source = None,
-    everything: Everything = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: Json = False,
+    **given: Any,
 ) -> None:
     """Resume paused jobs. With a filter, all that it finds."""
     from scheduler_service.cli.jobs import print_change
 
-    filters = {"tag": tag, "q": text, "source": source}
-    if is_bulk(ids, filters, everything):
-        _in_bulk("resume", filters, everything, {}, dry_run=dry_run, yes=yes, as_json=as_json)
+    if _is_bulk(ids, given):
+        _in_bulk("resume", given, {})
         return
-    _no_dry_run(dry_run)
     with open_client() as client:
-        each(ids or [], client.resume_job, as_json, lambda _, job: print_change(job, "resumed"))
+        each(ids or [], client.resume_job, given["as_json"], lambda _, job: print_change(job, "resumed"))
 
 
+@with_options([*_OF_A_FILTER, option("as_json", Json, False)])
 def move(
     ids: JobIds = None,
     queue: Annotated[str, typer.Option("--to", help="The queue to move to.", show_default=False)] = "",
-    tag: Tag = None,
-    text: Text = None,
-    source: Source = None,
-    everything: Everything = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: Json = False,
+    **given: Any,
 ) -> None:
     """Move jobs to another queue: runs planned from now on go there."""
     if not queue:
         raise typer.BadParameter("name the queue with --to")
-    filters = {"tag": tag, "q": text, "source": source}
-    is_bulk(ids, filters, everything)
-    named = {**filters, "job_ids": ids or None}
-    _in_bulk("move", named, everything, {"queue": queue}, dry_run=dry_run, yes=yes, as_json=as_json)
+    is_bulk(ids, _filters(given), given["everything"])
+    _in_bulk("move", given, {"queue": queue, "job_ids": ids or None})
 
 
+@with_options(_OF_A_FILTER)
 def delete(
     ids: JobIds = None,
-    tag: Tag = None,
-    text: Text = None,
-    source: Source = None,
-    everything: Everything = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
+    **given: Any,
 ) -> None:
     """Delete jobs; their history stays. On a terminal it asks first."""
     from scheduler_service.cli.output import print_message
     from scheduler_service.observability.logs import escaped
 
-    filters = {"tag": tag, "q": text, "source": source}
-    if is_bulk(ids, filters, everything):
-        _in_bulk("delete", filters, everything, {}, dry_run=dry_run, yes=yes, as_json=False)
+    if _is_bulk(ids, given):
+        _in_bulk("delete", given, {})
         return
-    _no_dry_run(dry_run)
     with open_client() as client:
         for job_id in ids or []:
-            if not yes and sys.stdin.isatty():
+            if not given["yes"] and sys.stdin.isatty():
                 known = client.job(job_id)  # report a wrong name before asking
                 typer.confirm(escaped(f"Delete {job_id} (task {known['task']})? Its history stays."), abort=True)
             client.delete_job(job_id)
             print_message(f"{job_id} deleted")
 
 
-def _no_dry_run(dry_run: bool) -> None:
-    if dry_run:
+def _filters(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {"tag": given["tag"], "q": given["text"], "source": given["source"]}
+
+
+def _is_bulk(ids: list[str] | None, given: Mapping[str, Any]) -> bool:
+    """Whether a filter names the jobs; what is for filters only is refused beside ids."""
+    if is_bulk(ids, _filters(given), given["everything"]):
+        return True
+    if given["dry_run"]:
         raise typer.BadParameter("--dry-run is for what a filter finds")
+    return False
 
 
-def _in_bulk(
-    action: str, filters: Mapping[str, Any], everything: bool, options: Mapping[str, Any],
-    *, dry_run: bool, yes: bool, as_json: bool,
-) -> None:  # fmt: skip
-    asked: dict[str, Any] = {**filters, **options, "everything": everything}
+def _in_bulk(action: str, given: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    asked: dict[str, Any] = {**_filters(given), **options, "everything": given["everything"]}
     carry_out(
         lambda client: client.plan_bulk_jobs(action, **asked), lambda client: client.bulk_jobs(action, **asked),
-        dry_run=dry_run, yes=yes, as_json=as_json,
+        dry_run=given["dry_run"], yes=given["yes"], as_json=given.get("as_json", False),
     )  # fmt: skip
