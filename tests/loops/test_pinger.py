@@ -1,6 +1,5 @@
 """Pings sent over real databases to a real server, by the leader alone."""
 
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
@@ -22,7 +21,7 @@ from tests.support.processes import free_port
 
 
 class Pinged(LoopbackServer):
-    """Answers GETs, and keeps their paths; `/slow` takes a second, `/gone` is 404 and repeats the address."""
+    """Answers GETs, and keeps their paths; `/slow` is never answered, `/gone` is 404 and repeats the address."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []
@@ -34,7 +33,8 @@ class Pinged(LoopbackServer):
                 server.paths.append(self.path)
                 server.headers.append({name.lower(): value for name, value in self.headers.items()})
                 if "slow" in self.path:
-                    time.sleep(1)
+                    self.rfile.read(1)  # until the other side hangs up
+                    return
                 text = f"no {self.path}".encode()
                 self.send_response(404 if "gone" in self.path else 200)
                 self.send_header("Content-Length", str(len(text)))
