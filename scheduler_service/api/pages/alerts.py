@@ -1,7 +1,6 @@
 """Alerts by cause: each once, with a link to exactly its runs and one thing to do. Only shows."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Final
 from urllib.parse import quote, urlencode
 
@@ -10,6 +9,7 @@ from scheduler_service.api.context import ApiContext
 from scheduler_service.api.pages.failure_groups import Group, grouped
 from scheduler_service.api.pages.live import TROUBLES, Issue, Live, issues
 from scheduler_service.api.pages.outages import Outage, outages
+from scheduler_service.api.services.who_leads import absences
 from scheduler_service.core.balancing.balancer import needs_place
 from scheduler_service.core.model import Job
 from scheduler_service.core.run_state import RunState
@@ -23,7 +23,6 @@ _IDLE: Final = 50
 _IN_QUEUE: Final = 20
 _TERMS: Final = 50
 _NAMED: Final = 3
-_ABSENT: Final = 2 * SECOND
 _WAITING: Final = (RunState.PENDING, RunState.RETRYING, RunState.SCHEDULED)
 
 
@@ -94,14 +93,7 @@ def of_outages(found: Sequence[Outage], terms: Sequence[Term], *, more: bool = F
 
 def absence(terms: Sequence[Term], start: Instant, end: Instant) -> tuple[str, str] | None:
     """Return from when to when nobody led in [start, end), by the newest terms first; None if somebody always did."""
-    gaps = [
-        (older.confirmed_at, newer.began_at)
-        for newer, older in pairwise(terms)
-        if older.confirmed_at is not None
-        and newer.began_at - older.confirmed_at > _ABSENT
-        and older.confirmed_at < end
-        and newer.began_at > start
-    ]
+    gaps = [(begin, over) for begin, over, _ in absences(terms) if begin < end and over > start]
     if not gaps:
         return None
     return format_instant(_whole(min(gap[0] for gap in gaps))), format_instant(_whole(max(gap[1] for gap in gaps)))

@@ -11,11 +11,11 @@ from fastapi import APIRouter, Query, Request, Response
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, format_instant
 from scheduler_service.api.context import ApiContext, Context
-from scheduler_service.api.http.problems import Problem
 from scheduler_service.api.pages.moments import SHAPES, read_time
 from scheduler_service.api.pages.reader_zone import reader_zone
 from scheduler_service.api.pages.shell import READER, PageRoute, page
 from scheduler_service.api.pages.time_axis import place, ticks
+from scheduler_service.api.pages.timeline_bands import bands_of
 from scheduler_service.api.pages.timeline_chart import Links, lane_charts
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Reader
 from scheduler_service.api.routes.timeline import LONGEST, SHORTEST, FirstLane, span_of
@@ -33,20 +33,9 @@ _LABELS: Final = {
 }  # fmt: skip
 _LANES: Final = {LaneKind.JOB: "Job", LaneKind.QUEUE: "Queue", LaneKind.WORKER: "Worker", LaneKind.TASK: "Task"}
 _NOBODY: Final = {LaneKind.JOB: "without a job", LaneKind.WORKER: "not started"}
-_BANDS: Final = 100
 
 router = APIRouter(include_in_schema=False, dependencies=READER, route_class=PageRoute)
 Text = Annotated[str, Query(max_length=128)]
-
-
-@dataclass(frozen=True, slots=True)
-class Band:
-    """A time of the whole axis: a freeze, or a time whose occurrences were missed."""
-
-    x: float
-    width: float
-    text: str
-    link: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +82,7 @@ def show_timeline(
              *(("state", name) for name in state or ()), ("queue", queue),
              ("tz", reader_zone().name if reader_zone().named else ""))  # fmt: skip
     address = Address([(name, value) for name, value in given if value])
-    values = {} if shown is None else _drawn(context, shown, address, now)
+    values = {} if shown is None else _drawn(context, shown, wanted, address, now)
     follows = not (begin or end) and (shown is None or shown.detail is Detail.RUNS)
     return page(
         request, "timeline.html", wrong=wrong, shown=shown, by=by.value, within=within or ("" if begin else "1h"),
@@ -144,7 +133,7 @@ def _moves(span: Span, address: Address) -> list[tuple[str, str, str]]:
     return [(name, sign, address.time(begin, end)) for name, sign, begin, end in steps if begin >= 0]
 
 
-def _drawn(context: ApiContext, shown: Timeline, address: Address, now: Instant) -> dict[str, Any]:
+def _drawn(context: ApiContext, shown: Timeline, wanted: RunFilter, address: Address, now: Instant) -> dict[str, Any]:
     span, shown_in = shown.span, zone(reader_zone().name)
     links = Links(
         lambda run_id: f"/runs/{quote(run_id, safe='')}", lambda job_id: f"/jobs/{quote(job_id, safe='')}", address.time
@@ -158,7 +147,7 @@ def _drawn(context: ApiContext, shown: Timeline, address: Address, now: Instant)
         "ticks": ticks(span, shown_in), "lanes": lane_charts(shown, shown_in, now, links, planned), "span": span,
         "since": format_instant(span.since), "until": format_instant(span.until),
         "now_at": place(span, now) if span.since <= now < span.until else None, "detail": shown.detail.value,
-        "bands": _bands(context, span), "nobody": _NOBODY.get(shown.by, ""), "most": LANES,
+        "bands": bands_of(context, span, now, wanted.queue), "nobody": _NOBODY.get(shown.by, ""), "most": LANES,
         "seconds": max(1, (span.until - span.since) // SECOND), "lane_link": _lane_links(shown.by),
         "before": address(first_lane=str(max(0, shown.first - LANES))) if shown.first else None,
         "following": None if following is None else address(first_lane=str(following)),
@@ -167,28 +156,3 @@ def _drawn(context: ApiContext, shown: Timeline, address: Address, now: Instant)
 
 def _lane_links(by: LaneKind) -> str:
     return {LaneKind.JOB: "/jobs/", LaneKind.QUEUE: "/runs?queue="}.get(by, "")
-
-
-def _bands(context: ApiContext, span: Span) -> list[tuple[str, list[Band]]]:
-    """Return freezes, and times whose occurrences were missed, as far as the caller may see them."""
-    missed = context.stores.history.missed_ranges(span.since, _BANDS)
-    of_missed = [
-        _band(span, one.start, one.end, f"{one.job_id}: {one.count:,} missed, {one.reason}", "/failures?within=7d")
-        for one in missed
-        if one.start < span.until
-    ]
-    try:
-        freezes = context.stores.freeze_store.list(None, _BANDS, None).items
-    except Problem:  # a limited token does not see what concerns others
-        freezes = []
-    frozen = [
-        _band(span, one.since, one.end or span.until, f"Freeze {one.name()}", "/freezes")
-        for one in freezes
-        if one.since < span.until and (one.end or span.until) > span.since
-    ]
-    return [(name, found) for name, found in (("Frozen", frozen), ("Missed", of_missed)) if found]
-
-
-def _band(span: Span, begin: Instant, end: Instant, text: str, link: str) -> Band:
-    x = place(span, begin)
-    return Band(x, max(0.2, round(place(span, end) - x, 3)), text, link)

@@ -1,14 +1,19 @@
-"""The leader and its answer: the lease in the database beside the leader's own figures.
+"""The leader and its answer: the lease in the database beside the leader's own figures; and times without a leader.
 
 Promises that the figures are of the holder that the lease names. Never keeps anything.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final
 
+from itinerary.protocol.instants import SECOND, Instant
 from scheduler_service.api.http.problems import Problem
 from scheduler_service.api.services.leader_line import LeaderLine
 from scheduler_service.ports.leases import LeaseStore, LeaseView
+from scheduler_service.ports.samples import Term
+
+_ABSENT: Final = 2 * SECOND
 
 
 def ask_holder(leases: LeaseStore, leader: LeaderLine) -> tuple[LeaseView | None, Mapping[str, Any] | None]:
@@ -27,3 +32,10 @@ def ask_holder(leases: LeaseStore, leader: LeaderLine) -> tuple[LeaseView | None
     if lease is None or not lease.live or figures is None or figures.get("term") != lease.term:
         return lease, None
     return lease, figures
+
+
+def absences(terms: Sequence[Term]) -> Iterator[tuple[Instant, Instant, int]]:
+    """Yield the times between terms, the newest first, in which nobody led, each with the term that ended it."""
+    for newer, older in pairwise(terms):
+        if older.confirmed_at is not None and newer.began_at - older.confirmed_at > _ABSENT:
+            yield older.confirmed_at, newer.began_at, newer.term
