@@ -50,7 +50,7 @@ def site(sqlite_url: str, redis_url: str, provider: RunningProvider) -> Iterator
 
 
 def at(path: str) -> str:
-    return f"location.pathname === '{path}' && document.readyState === 'complete'"
+    return f"location.pathname === '{path}'"
 
 
 def test_the_whole_way_in_a_browser(site: Site, provider: RunningProvider, tmp_path: Path) -> None:

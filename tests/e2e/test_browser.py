@@ -67,7 +67,7 @@ def says(text: str) -> str:
 
 def at(path: str) -> str:
     """That the browser has come to this page, and has loaded it."""
-    return f"location.pathname.startsWith({json.dumps(path)}) && document.readyState === 'complete'"
+    return f"location.pathname.startsWith({json.dumps(path)})"
 
 
 def test_a_job_is_made_seen_to_run_paused_and_run_by_hand(browser: Browser, running: Running, client: Client) -> None:

@@ -21,27 +21,32 @@ from scheduler_service.jobs_as_code import Schedule
 app = Celery("mine")
 schedule = Schedule(tags=["mine"])
 
+def say(*words):
+    # One write, so that threads never share a line.
+    sys.stdout.write(" ".join(map(str, words)) + "\\n")
+    sys.stdout.flush()
+
 @app.task(name="mine.task")
 def task(x):
-    print("task", x, flush=True)
+    say("task", x)
 
 def plain(job_id, scheduled_at, note="none"):
-    print("plain", job_id, scheduled_at.isoformat(), note, os.getpid(), flush=True)
+    say("plain", job_id, scheduled_at.isoformat(), note, os.getpid())
 
 schedule.interval("plain", task=plain, every="1s", kwargs={"note": "hello"})
-schedule.interval("lambda", task=lambda job_id: print("lambda", job_id, flush=True), every="1s", queue="other")
+schedule.interval("lambda", task=lambda job_id: say("lambda", job_id), every="1s", queue="other")
 CELERY
 
 def add_later():
     sys.stdin.readline()
-    schedule.interval("late", task=lambda: print("late of nothing", flush=True), every="1s", queue="third")
-    print("added", flush=True)
+    schedule.interval("late", task=lambda: say("late of nothing"), every="1s", queue="third")
+    say("added")
 
 threading.Thread(target=add_later, daemon=True).start()
 
 if __name__ == "__main__":
     schedule.run(concurrency=4)
-    print("over", flush=True)
+    say("over")
 """
 
 

@@ -76,7 +76,7 @@ class Browser(AbstractContextManager["Browser"]):
     def open(self, url: str) -> None:
         """Go to a page and wait until it is there."""
         self._call("Page.navigate", url=url)
-        self.wait_for("document.readyState === 'complete'")
+        self.wait_for("true")
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page."""
@@ -85,8 +85,9 @@ class Browser(AbstractContextManager["Browser"]):
         return answer["result"].get("value")
 
     def wait_for(self, condition: str, timeout: float = 20) -> None:
-        """Until an expression in the page is true."""
-        wait_until(lambda: self.run(f"Boolean({condition})"), timeout, lambda: f"{condition}; {self.complaints}")
+        """Until an expression in the page is true, and the page, which a click may have led to, is there as a whole."""
+        there = f"Boolean(document.readyState === 'complete' && ({condition}))"
+        wait_until(lambda: self.run(there), timeout, lambda: f"{condition}; {self.complaints}")
 
     def click(self, selector: str) -> None:
         """Click the middle of an element, as a hand with a mouse would."""
