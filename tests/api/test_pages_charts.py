@@ -1,12 +1,17 @@
 """Charts, durations and differences as pages show them: pure."""
 
-import pytest
+from contextvars import copy_context
+from urllib.parse import quote
 
-from itinerary.protocol.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND, Duration
+import pytest
+from fastapi import Request
+
+from itinerary.protocol.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND, Duration, parse_instant
 from scheduler_service.api.pages.charts import duration_chart, health, spark
 from scheduler_service.api.pages.moments import length
 from scheduler_service.api.pages.policy_text import changes
-from scheduler_service.api.services.balance_views import chart
+from scheduler_service.api.pages.reader_zone import begin
+from scheduler_service.api.services.balance_views import Chart, chart
 from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.history import Outcome
 
@@ -87,9 +92,33 @@ def test_the_peak_in_words_is_the_bar_that_is_marked_and_equal_hours_are_counted
     assert [bar.label for bar in later.bars if bar.peak] == ["20:00"]
     assert (later.most, later.peak_text) == (8, "runs from 20:00 UTC")
     assert [bar.label for bar in shown.bars if bar.partial] == ["10:00", "10:00"]
-    assert shown.bars[14].link.endswith("&tz=utc#h0")
+    assert shown.bars[14].link.endswith("&date=2027-01-16#h0")
     none = chart(begin, [0] * 96)
     assert (none.most, none.peak_text, any(bar.peak for bar in none.bars)) == (0, "runs", False)
+
+
+@pytest.mark.parametrize(
+    ("timezone", "first", "labels", "partial", "last"),
+    [
+        ("UTC", "2026-10-25T00:15:00Z", ["00:00", "01:00", "02:00"], [0, 24], "date=2026-10-26#h0"),
+        ("Asia/Kathmandu", "2026-10-25T00:15:00Z", ["06:00", "07:00", "08:00"], [], "date=2026-10-26#h5"),
+        ("Europe/Berlin", "2026-10-24T23:00:00Z", ["01:00", "02:00", "02:00"], [], "date=2026-10-25#h24"),
+    ],
+)
+def test_bars_are_hours_of_the_reader_s_clocks_and_lead_to_theirs(
+    timezone: str, first: str, labels: list[str], partial: list[int], last: str
+) -> None:
+    asked = {"type": "http", "query_string": f"tz={timezone}".encode(), "headers": []}
+
+    def drawn() -> Chart:
+        begin(Request(asked))
+        return chart(parse_instant(first), [1] * 96)
+
+    shown = copy_context().run(drawn)
+    assert [bar.label for bar in shown.bars[:3]] == labels
+    assert [bar.place for bar in shown.bars if bar.partial] == partial
+    assert shown.bars[-1].link == f"/calendar?view=day&{last.replace('#', '&tz=' + quote(timezone, safe='') + '#')}"
+    assert [(cell.column, cell.row) for cell in shown.cells[:2]] in ([(0, 0), (0, 1)], [(0, 1), (0, 2)])
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The calendar: days of every length, what is planned and what ran in its cells, and counts that take long."""
 
 import threading
+from contextlib import closing
 from datetime import date
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -8,16 +9,20 @@ from zoneinfo import ZoneInfo
 import pytest
 from fastapi.testclient import TestClient
 
-from itinerary.protocol.instants import DAY, HOUR, MINUTE, format_instant, parse_instant
+from itinerary.protocol.instants import DAY, HOUR, MINUTE, Instant, format_instant, parse_instant, to_datetime
 from scheduler_service.api.pages.plan_days import a_month_on, day_edges, days_of_month, days_of_week, hour_edges
 from scheduler_service.api.pages.plan_grid import Found, boxes, week_heat
 from scheduler_service.api.services.plans import PlanFilter, Plans
 from scheduler_service.api.services.ran import Ends, in_cells
 from scheduler_service.bootstrap.parts import Stores
 from scheduler_service.core.index.cell_counts import CellCount
+from scheduler_service.core.samples import QueueSample, Sample, Step
 from scheduler_service.ports.stores import JobFilter, JobStore, Page
 from scheduler_service.sql.database import Database, host_now
+from scheduler_service.sql.samples import SqlSampleStore
+from tests.support.led import Led
 from tests.support.old_runs import keep, old_run
+from tests.support.processes import wait_until
 
 BERLIN, KATHMANDU, LORD_HOWE = ZoneInfo("Europe/Berlin"), ZoneInfo("Asia/Kathmandu"), ZoneInfo("Australia/Lord_Howe")
 
@@ -130,3 +135,25 @@ def test_a_wrong_field_is_named(api: TestClient) -> None:
         answer = api.get(f"/calendar?{query}")
         assert answer.status_code == 422
         assert words in answer.text
+
+
+def test_the_load_of_today_stands_in_both_weeks_without_being_counted_twice(
+    api: TestClient, stores: Stores, job: dict[str, Any], settings: Any
+) -> None:
+    assert api.post("/api/v1/jobs", json={**job, "schedule": {"kind": "interval", "every": "1h"}}).status_code == 201
+    now = host_now()
+    with closing(Database(settings.database_url, pool_size=1)) as database:
+        lease = Led(database).lease
+        ended = Sample(now - 10 * MINUTE, 1, "v", QueueSample(completed=7), (0,) * 17, 1, 0)
+        SqlSampleStore(database).keep(lease, [(Step.TEN_MINUTES, ended)])
+    counted: list[str] = wait_until(lambda: [page for page in [api.get("/load").text] if "Counting" not in page], 30)
+    coming, past = counted[0].split("The past week hour by hour")
+    assert f"{at_hour(now - 10 * MINUTE)}: 7 runs</title>" in past
+    assert f"{at_hour(now + HOUR)}: 1 run</title>" in coming
+    assert "7 runs</title>" not in coming
+    assert f"{at_hour(now + HOUR)}: 1 run</title>" not in past
+
+
+def at_hour(at: Instant) -> str:
+    wall = to_datetime(at)
+    return f"{wall:%a} {wall.day} {wall:%b}, {wall:%H}:00"

@@ -147,3 +147,10 @@ def test_a_run_is_shown_in_the_zone_of_its_job(api: TestClient, job: dict[str, A
 def test_the_load_map_is_in_the_zone_of_the_page(api: TestClient, leader: AnsweringLeader) -> None:
     api.cookies.update(BERLINS)
     assert "hours in Europe/Berlin" in api.get("/parts/distribution").text
+    page = api.get("/parts/distribution?tz=Asia/Kathmandu").text
+    assert "hours in Asia/Kathmandu" in page
+    assert "&amp;tz=Asia%2FKathmandu#h" in page
+    assert 'hx-get="/parts/distribution?tz=Asia%2FKathmandu"' in api.get("/load?tz=Asia/Kathmandu").text
+    page = api.get("/load").text
+    assert 'hx-get="/parts/distribution"' in page
+    assert "Nothing has ended in these days" in page

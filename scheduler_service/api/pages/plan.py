@@ -26,7 +26,7 @@ from scheduler_service.api.pages.plan_days import (
     days_of_week,
     hour_edges,
 )
-from scheduler_service.api.pages.plan_grid import Box, Found, Heat, boxes, week_heat
+from scheduler_service.api.pages.plan_grid import Found, Heat, boxes, week_heat
 from scheduler_service.api.pages.reader_zone import reader_zone
 from scheduler_service.api.pages.shell import READER, PageRoute, page
 from scheduler_service.api.pages.time_axis import local
@@ -166,22 +166,27 @@ def heat_of(context: ApiContext, who: Caller, asked: Asked, now: Instant) -> Hea
     """Return the week's hours as a heat map; None while the plan is being counted."""
     edges = hour_edges(asked.days, asked.zone)
     plan, found = _found(context, who, asked, edges, now)
-    if plan is None and edges[-1] > now:
-        return None
-    hours: list[Box] = boxes(found, asked.zone, now, str, lambda day: False)
-    return week_heat(hours, asked.zone, lambda at: asked.address(View.DAY, local(at, asked.zone).date()))
+    return None if plan is None and edges[-1] > now else _heat(found, asked, now)
 
 
 def coming_week(context: ApiContext, who: Caller) -> Heat | None:
-    """Return the heat of the seven days from today on, of all jobs; None while it is being counted."""
+    """Return the heat of what is planned in the seven days from today on, of all jobs; None while it is counted."""
     asked, now = _week_of_all(context, 0)
-    return heat_of(context, who, asked, now)
+    edges = hour_edges(asked.days, asked.zone)
+    plan = context.plans.counted(context.stores.jobs, who.limits, asked.wanted, edges, now)
+    return None if plan is None else _heat(Found(edges, plan.cells, [Ends()] * (len(edges) - 1)), asked, now)
 
 
-def past_week(context: ApiContext, who: Caller) -> Heat | None:
-    """Return the heat of the seven days before today."""
-    asked, now = _week_of_all(context, -7)
-    return heat_of(context, who, asked, now)
+def past_week(context: ApiContext, who: Caller) -> Heat:
+    """Return the heat of what ended in the seven days up to today, of all jobs."""
+    asked, now = _week_of_all(context, -6)
+    edges = hour_edges(asked.days, asked.zone)
+    return _heat(Found(edges, (), _ends(context, who, asked, edges, now)), asked, now)
+
+
+def _heat(found: Found, asked: Asked, now: Instant) -> Heat:
+    hours = boxes(found, asked.zone, now, str, lambda day: False)
+    return week_heat(hours, asked.zone, lambda at: asked.address(View.DAY, local(at, asked.zone).date()))
 
 
 def _week_of_all(context: ApiContext, days: int) -> tuple[Asked, Instant]:

@@ -1,7 +1,7 @@
 """The calendar's cells as a page shows them: planned runs, ends, closed days, freezes; and the heat of a week. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from itertools import pairwise
 from typing import Final
@@ -65,8 +65,8 @@ class Found:
     edges: Sequence[Instant]
     cells: Sequence[CellCount]
     ends: Sequence[Ends]
-    closed: Mapping[date, tuple[str, ...]]
-    freezes: Sequence[Freeze]
+    closed: Mapping[date, tuple[str, ...]] = field(default_factory=dict)
+    freezes: Sequence[Freeze] = ()
 
 
 def boxes(

@@ -7,10 +7,10 @@ request in whose context it was begun. Promises: one page shows one zone, and na
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Annotated, Final
 from urllib.parse import unquote, urlencode
 
-from fastapi import Request
+from fastapi import Query, Request
 
 from itinerary.protocol.errors import BadValue, NotFound
 from itinerary.protocol.instants import SECOND, Instant, format_instant, parse_instant
@@ -116,7 +116,7 @@ def follow_job_of(jobs: JobStore, job_id: str | None) -> None:
             follow_job(zone_of(jobs.get(job_id).schedule))
 
 
-async def follow_reader(request: Request) -> None:
+async def follow_reader(request: Request, tz: Annotated[str, Query(max_length=64)] = "") -> None:
     """Take the reader's zone for a part outside of a page; a dependency, in the task that calls the route."""
     begin(request)
 
@@ -127,6 +127,12 @@ def wall_time(instant: Instant) -> str:
     offset = offset_at(name, second) if name != UTC else 0
     shown = min(max(second + offset, _FIRST), _LAST)
     return f"{format_instant(shown * SECOND)[:19]}.{instant % SECOND:06d}"
+
+
+def zone_query() -> str:
+    """Return the query by which a part of a page is shown in the page's zone, if its address names one."""
+    shown = _SHOWN.get()
+    return f"?{urlencode({PARAMETER: shown.name})}" if shown.named else ""
 
 
 def offset_text(instant: Instant) -> str:

@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse
 
 from scheduler_service.api.pages.moments import sentence_times, typed_time
-from scheduler_service.api.pages.reader_zone import reader_zone
+from scheduler_service.api.pages.reader_zone import reader_zone, zone_query
 
 HERE: Final = Path(__file__).parent
 _ONLY_OURS: Final = (
@@ -41,6 +41,7 @@ templates.filters["code"] = in_code
 templates.filters["times"] = sentence_times
 templates.filters["typed"] = typed_time
 templates.globals["zone_name"] = lambda: reader_zone().name
+templates.globals["zone_query"] = zone_query
 
 
 def part(template: str, **values: Any) -> HTMLResponse:

@@ -1,14 +1,25 @@
-"""The data of the panel "Schedule distribution" and its dialog: charts as numbers for the template, reasons as text."""
+"""The data of the panel "Schedule distribution" and its dialog: charts as numbers for the template, reasons as text.
 
-from collections.abc import Mapping, Sequence
+Hours are those of the clocks of the reader's zone, as on the calendar that a bar leads to.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
+from itertools import pairwise
 from typing import Any, Final
+from urllib.parse import urlencode
 
-from itinerary.protocol.instants import DAY, HOUR, MINUTE, Instant, format_instant, parse_instant
+from itinerary.protocol.instants import MINUTE, Instant, parse_instant
+from scheduler_service.api.pages.plan_days import hour_edges
 from scheduler_service.api.pages.reader_zone import reader_zone, wall_time
+from scheduler_service.api.pages.time_axis import local
 from scheduler_service.core.explain.relative import rough
+from scheduler_service.core.schedules.zones import zone
 
-_SLOT: Final = 15 * MINUTE
+_SLOT_MINUTES: Final = 15
+_SLOT: Final = _SLOT_MINUTES * MINUTE
 _HEATS: Final = 5
 _TICKS: Final = 4
 LISTED: Final = 200
@@ -94,38 +105,52 @@ class Shift:
 
 def chart(first_slot: Instant, loads: Sequence[int], *, beside: Sequence[int] = ()) -> Chart:
     """Draw the chart of these loads, to the same scale as the loads `beside` it; the first highest hour is marked."""
-    hours, others = _hours(first_slot, loads), _hours(first_slot, beside)
-    highest = max(hours, default=0)
+    times = [first_slot + n * _SLOT for n in range(len(loads) + 1)]
+    begins = [n for n, at in enumerate(times[:-1]) if n == 0 or _is_whole(at)]
+    hours, others = ([sum(of[a:b]) for a, b in pairwise([*begins, len(loads)])] for of in (loads, beside))
+    highest, link = max(hours, default=0), _hour_links()
     peak = hours.index(highest) if highest else None
     scale = max(1, highest, *others)
-    first_hour = first_slot - first_slot % HOUR
-    over = first_slot + len(loads) * _SLOT
+    ends = [*begins[1:], len(loads)]
     bars = tuple(
         Bar(
-            n, _clock(at), count, 100 * count / scale, n == peak, at < first_slot or at + HOUR > over, _hour_link(at),
+            n, f"{_clock(times[begin])[:2]}:00", count, 100 * count / scale, n == peak,
+            not (_is_whole(times[begin]) and _is_whole(times[end])), link(times[begin]),
         )
-        for n, count in enumerate(hours)
-        for at in [first_hour + n * HOUR]
+        for n, (count, begin, end) in enumerate(zip(hours, begins, ends, strict=True))
     )  # fmt: skip
-    return Chart(bars, _cells(first_slot, loads, max(1, *loads, *beside)), highest, scale)
+    return Chart(bars, _cells(times, begins, loads, max(1, *loads, *beside)), highest, scale)
 
 
-def _hour_link(at: Instant) -> str:
-    return f"/calendar?view=day&date={format_instant(at)[:10]}&tz=utc#h{at % DAY // HOUR}"
+def _hour_links() -> Callable[[Instant], str]:
+    """Return how to address an hour of the calendar, in the zone of this page."""
+    shown = reader_zone()
+    shown_in = zone(shown.name)
+    edges: dict[date, list[Instant]] = {}
+
+    def link(at: Instant) -> str:
+        day = local(at, shown_in).date()
+        if day not in edges:
+            edges[day] = hour_edges([day], shown_in)
+        asked = {"view": "day", "date": day.isoformat(), **({"tz": shown.name} if shown.named else {})}
+        return f"/calendar?{urlencode(asked)}#h{bisect_right(edges[day], at) - 1}"
+
+    return link
 
 
-def _hours(first_slot: Instant, loads: Sequence[int]) -> list[int]:
-    """Group the loads of quarters of an hour by hour; the first hour may begin before the first of them."""
-    padded = [0] * (first_slot % HOUR // _SLOT) + list(loads)
-    return [sum(padded[n : n + HOUR // _SLOT]) for n in range(0, len(padded), HOUR // _SLOT)]
+def _is_whole(at: Instant) -> bool:
+    """Whether an hour of the reader's clocks begins."""
+    return _clock(at).endswith(":00")
 
 
-def _cells(first_slot: Instant, loads: Sequence[int], heaviest: int) -> tuple[Cell, ...]:
-    offset = first_slot % HOUR // _SLOT
+def _cells(times: Sequence[Instant], begins: Sequence[int], loads: Sequence[int], heaviest: int) -> tuple[Cell, ...]:
     return tuple(
-        Cell(*divmod(offset + n, HOUR // _SLOT), _clock(first_slot + n * _SLOT), load, -(-load * _HEATS // heaviest))
+        Cell(
+            bisect_right(begins, n) - 1, int(clock[3:]) // _SLOT_MINUTES, clock, load, -(-load * _HEATS // heaviest)
+        )
         for n, load in enumerate(loads)
-    )
+        for clock in [_clock(times[n])]
+    )  # fmt: skip
 
 
 def distribution_chart(seen: Mapping[str, Any]) -> Chart:
