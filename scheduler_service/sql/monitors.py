@@ -12,7 +12,7 @@ import structlog
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from itinerary.protocol.errors import BadValue, BadValues, NotFound
-from itinerary.protocol.instants import Duration, Instant, format_instant
+from itinerary.protocol.instants import MINUTE, Duration, Instant, format_instant
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.contract.monitor_json import definition_of, read_monitor
 from scheduler_service.core.monitors import judging
@@ -29,6 +29,7 @@ from scheduler_service.sql.paging import page_of, read_cursor
 
 log = structlog.get_logger(__name__)
 
+_JUDGED_AGAIN: Final[Duration] = MINUTE
 _M: Final = monitors.c
 _P: Final = monitor_pings.c
 
@@ -62,17 +63,19 @@ class SqlMonitorStore(MonitorStore):
         with self._database.write() as connection:
             row, now = _find(connection, monitor_id, locked=True), self._database.read_clock(connection)
             before = None if row is None else _monitor(row)
-            if before is not None and definition_of(before.content) == definition_of(content):
+            known = None if before is None else before.content
+            if before is not None and known is not None and definition_of(known) == definition_of(content):
                 return before, False
             if before is None:
                 after = judging.created(monitor_id, content, now)
                 _require_room(connection, monitor_id)
-                connection.execute(insert(monitors).values(**_values(after), token=token, created_at=now))
+                new = {"monitor_id": monitor_id, "token": token, "created_at": now, **_defined(content)}
+                connection.execute(insert(monitors).values(**new, **_values(after)))
             else:
                 after = judging.edited(before, content, now)
-                connection.execute(update(monitors).where(_M.monitor_id == monitor_id).values(**_values(after)))
-            was = None if before is None else definition_of(before.content)
-            record(connection, now, by, monitor_id, was, definition_of(content))
+                this = update(monitors).where(_M.monitor_id == monitor_id)
+                connection.execute(this.values(**_defined(content), **_values(after)))
+            record(connection, now, by, monitor_id, None if row is None else row.definition, definition_of(content))
         return after, before is None
 
     def renew_token(self, monitor_id: str, token: str, *, by: AuditedChange) -> None:
@@ -127,21 +130,18 @@ class SqlMonitorStore(MonitorStore):
             return tuple(connection.execute(wanted).scalars())
 
     def _judged(self, monitor_id: str) -> bool:
-        """Judge one; what this program cannot read, such as a newer one's schedule, keeps no other from its alarm."""
-        try:
-            return self._judge_one(monitor_id)
-        except BadValues as exc:
-            log.warning("a monitor cannot be read and is not judged", monitor_id=monitor_id, reason=str(exc))
-            return False
-
-    def _judge_one(self, monitor_id: str) -> bool:
         with self._database.write() as connection:
             row, now = _find(connection, monitor_id, locked=True), self._database.read_clock(connection)
             if row is None or row.alert_at is None or row.alert_at > now:  # pinged, edited or deleted meanwhile
                 return False
             before = _monitor(row)
-            self._keep(connection, before, judging.missed(before), now)
-        return True
+            if before.content is None:  # judged later, so that many such keep no other from its alarm
+                later = update(monitors).where(_M.monitor_id == monitor_id)
+                connection.execute(later.values(alert_at=now + _JUDGED_AGAIN))
+                return False
+            after = judging.missed(before)
+            self._keep(connection, before, after, now)
+        return after.state is MonitorState.DOWN
 
     def _keep(self, connection: Connection, before: Monitor, after: Monitor, now: Instant) -> None:
         connection.execute(update(monitors).where(_M.monitor_id == before.monitor_id).values(**_values(after)))
@@ -190,18 +190,27 @@ def _forget_old(connection: Connection, monitor_id: str) -> None:
         connection.execute(delete(monitor_pings).where(_P.monitor_id == monitor_id, _P.id <= last))
 
 
+def _defined(content: MonitorContent) -> dict[str, Any]:
+    return {"definition": definition_of(content)}
+
+
 def _values(monitor: Monitor) -> dict[str, Any]:
+    """Return its columns but the definition, which only an edit writes: a newer release's stays as it is."""
     outcome = monitor.last_outcome
     return {
-        "monitor_id": monitor.monitor_id, "definition": definition_of(monitor.content), "version": monitor.version,
-        "state": monitor.state.value, "updated_at": monitor.updated_at, "expected_at": monitor.expected_at,
-        "alert_at": monitor.alert_at, "started_at": monitor.started_at, "last_ping_at": monitor.last_ping_at,
-        "last_outcome": None if outcome is None else outcome.value, "last_duration": monitor.last_duration,
+        "version": monitor.version, "state": monitor.state.value, "updated_at": monitor.updated_at,
+        "expected_at": monitor.expected_at, "alert_at": monitor.alert_at, "started_at": monitor.started_at,
+        "last_ping_at": monitor.last_ping_at, "last_outcome": None if outcome is None else outcome.value,
+        "last_duration": monitor.last_duration,
     }  # fmt: skip
 
 
 def _monitor(row: Any) -> Monitor:
-    content = read_monitor(row.monitor_id, row.definition, row.created_at)
+    content: MonitorContent | None = None
+    try:
+        content = read_monitor(row.monitor_id, row.definition, row.created_at)
+    except BadValues as exc:
+        log.warning("a monitor cannot be read", monitor_id=row.monitor_id, reason=str(exc))
     return Monitor(
         row.monitor_id, row.version, content, MonitorState(row.state), row.created_at, row.updated_at,
         row.expected_at, row.alert_at, row.started_at, row.last_ping_at,

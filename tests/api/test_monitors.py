@@ -1,11 +1,15 @@
 """Monitors over HTTP and on their pages: defined, pinged by their own token, shown, deleted."""
 
 import re
+from contextlib import closing
 from typing import Any
 
 from fastapi.testclient import TestClient
+from sqlalchemy import update
 
-from scheduler_service.bootstrap.parts import Stores
+from scheduler_service.config.settings import Settings
+from scheduler_service.sql.database import Database
+from scheduler_service.sql.monitor_tables import monitors
 
 MONITORS = "/api/v1/monitors"
 BACKUP: dict[str, Any] = {
@@ -49,6 +53,27 @@ def test_a_monitor_is_defined_pinged_shown_and_deleted(api: TestClient) -> None:
     assert actions == ["monitor.delete", "monitor.token", "monitor.put", "monitor.put"]
 
 
+def test_one_that_this_release_cannot_read_hides_no_other_and_takes_its_pings(
+    api: TestClient, settings: Settings
+) -> None:
+    token = api.put(f"{MONITORS}/backup", json=BACKUP).json()["token"]
+    api.put(f"{MONITORS}/other", json=BACKUP)
+    gone = {"schedule": {"kind": "cron", "expr": "0 2 * * *", "timezone": "Mars/Base"}}
+    with closing(Database(settings.database_url, pool_size=1)) as database, database.write() as connection:
+        connection.execute(update(monitors).where(monitors.c.monitor_id == "backup").values(definition=gone))
+    assert [one["monitor_id"] for one in api.get(MONITORS).json()["items"]] == ["other"]
+    refused = api.get(f"{MONITORS}/backup")
+    assert (refused.status_code, "replace or delete it" in refused.json()["detail"]) == (409, True)
+    shown = api.get("/monitors").text
+    assert 'href="/monitors/other"' in shown
+    assert "cannot be read: backup" in " ".join(shown.split())
+    assert api.get("/monitors/backup", headers={"Accept": "text/html"}).status_code == 409
+    pinged = api.post(f"{MONITORS}/backup/ping", headers=bearer(token))
+    assert pinged.json() == {"monitor_id": "backup", "state": "up", "expected_at": None}
+    assert api.put(f"{MONITORS}/backup", json=BACKUP).status_code == 200
+    assert api.delete(f"{MONITORS}/backup").status_code == 204
+
+
 def test_every_wrong_value_is_named_and_without_its_token_nothing_is_told(api: TestClient) -> None:
     wrong = {"grace": "0s", "schedule": {"kind": "interval", "every": "1h", "balanced": True}, "nope": 1}
     answer = api.put(f"{MONITORS}/a:b", json=wrong).json()
@@ -60,7 +85,7 @@ def test_every_wrong_value_is_named_and_without_its_token_nothing_is_told(api: T
     assert api.post(f"{MONITORS}/backup/ping?token=x&outcome=maybe").status_code == 422
 
 
-def test_the_pages_list_define_and_change_it_and_show_its_token_once(api: TestClient, stores: Stores) -> None:
+def test_the_pages_list_define_and_change_it_and_show_its_token_once(api: TestClient) -> None:
     empty = api.get("/monitors").text
     assert "There are no monitors yet" in empty
     csrf = re.search(r'name="csrf" value="([^"]+)"', empty)
@@ -79,7 +104,7 @@ def test_the_pages_list_define_and_change_it_and_show_its_token_once(api: TestCl
     assert "success" in api.get("/monitors/backup").text
     change = {**fields, "do": "save", "schedule": "1h", "timezone": "UTC", "title": "Hourly"}
     assert api.post("/monitors/backup", data=change, follow_redirects=False).status_code == 303
-    assert stores.monitor_store.get("backup").content.schedule_spec["every"] == "1h"
+    assert api.get(f"{MONITORS}/backup").json()["schedule"]["every"] == "1h"
     renewed = api.post("/monitors/backup", data={"csrf": csrf[1], "do": "token"}).text
     assert token[0] not in renewed
     assert "mon_" in renewed

@@ -130,8 +130,65 @@ def test_a_monitor_that_cannot_be_read_keeps_no_other_from_its_alarm(bed: StoreB
         connection.execute(update(monitors).where(unread).values(definition=newer, alert_at=ago - SECOND))
     assert judge(bed) == 1
     assert store.down(10) == ("other",)
+    assert [(one.monitor_id, one.content is None) for one in store.list(10, None).items] == [
+        ("backup", True),
+        ("other", False),
+    ]
     store.delete("backup", by=BY)
     assert [monitor.monitor_id for monitor in store.list(10, None).items] == ["other"]
+
+
+def unread(bed: StoreBed, definition: dict[str, Any]) -> None:
+    """As a newer release leaves it, or a host without the zone finds it."""
+    assert bed.database is not None
+    with bed.database.write() as connection:
+        connection.execute(update(monitors).values(definition=definition))
+
+
+NEWER: dict[str, Any] = {"title": "", "schedule": {"kind": "of a newer release"}}
+
+
+def test_a_monitor_that_cannot_be_read_takes_its_pings(bed: StoreBed, store: SqlMonitorStore) -> None:
+    store.put("backup", content(), "secret", by=BY)
+    unread(bed, NEWER)
+    taken = store.ping("backup", "secret", FAIL, 5 * SECOND)
+    assert taken is not None
+    assert (taken.state, taken.last_duration, noted(bed)) == (MonitorState.DOWN, 5 * SECOND, {"monitor.down": 1})
+    taken = store.ping("backup", "secret", SUCCESS, None)
+    assert taken is not None
+    assert (taken.state, taken.expected_at, noted(bed)) == (MonitorState.UP, None, {"monitor.down": 1, "monitor.up": 1})
+    assert [ping.outcome for ping in store.pings("backup", 10)] == [SUCCESS, FAIL]
+    assert bed.database is not None
+    with bed.database.read() as connection:
+        assert connection.execute(select(monitors.c.definition)).scalar_one() == NEWER
+    # Whoever can read it expects the next ping by its schedule, and raises no alarm for those that came.
+    unread(bed, {"title": "", "schedule": {"kind": "interval", "every": "1h"}, "grace": "5m"})
+    assert judge(bed) == 0
+    again = store.get("backup")
+    assert again.last_ping_at is not None
+    assert (again.state, again.expected_at) == (MonitorState.UP, again.last_ping_at + HOUR)
+    overdue(bed)
+    assert (judge(bed), store.down(1)) == (1, ("backup",))
+
+
+def test_many_that_cannot_be_read_keep_no_other_from_its_alarm(bed: StoreBed, store: SqlMonitorStore) -> None:
+    for name in ("a", "b", "z"):
+        store.put(name, content(), "secret", by=BY)
+    overdue(bed)
+    assert bed.database is not None
+    with bed.database.write() as connection:
+        connection.execute(update(monitors).where(monitors.c.monitor_id != "z").values(definition=NEWER))
+    leaders = SqlMonitorStore(bed.by_role["leader"], TOPICS)
+    assert [leaders.judge(2), leaders.judge(2)].count(1) == 1
+    assert store.down(10) == ("z",)
+
+
+def test_a_monitor_that_cannot_be_read_is_replaced(bed: StoreBed, store: SqlMonitorStore) -> None:
+    store.put("backup", content(), "secret", by=BY)
+    unread(bed, NEWER)
+    after, is_new = store.put("backup", content(), "other", by=BY)
+    assert (after.version, is_new, store.get("backup").content is None) == (2, False, False)
+    assert store.ping("backup", "secret", SUCCESS, None) is not None
 
 
 def test_an_edit_keeps_the_token_raises_the_version_and_an_equal_one_changes_nothing(

@@ -16,11 +16,12 @@ from scheduler_service.api.pages.moments import Moment, length, moment
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Reader, Wrong, or_again
 from scheduler_service.api.routes.jobs import Cursor
-from scheduler_service.api.routes.monitors import deleted, listed, renewed, saved, seen
+from scheduler_service.api.routes.monitors import deleted, readable, renewed, saved, seen
 from scheduler_service.core.contract.monitor_json import read_monitor
 from scheduler_service.core.schedules.describe import describe
 from scheduler_service.core.schedules.kinds import IntervalSchedule
 from scheduler_service.core.schedules.schedule import parse_schedule
+from scheduler_service.ports.stores import Page
 
 _MONITORS: Final = 50
 _LABELS: Final = {
@@ -139,13 +140,13 @@ def _list(
     request: Request, context: ApiContext, cursor: str | None, typed: Mapping[str, str], refused: Wrong = NOTHING_WRONG
 ) -> Response:
     reader = Reader(_LABELS)
-    found = reader.tried(lambda: listed(context, _MONITORS, cursor))
-    monitors, following = found if found is not None else ([], None)
+    found = reader.tried(lambda: context.stores.monitor_store.list(_MONITORS, cursor)) or Page([], None)
     now = context.clock()
     return page(
         request, "monitors.html", wrong=reader.wrong() if refused is NOTHING_WRONG else refused,
-        monitors=[_line(one, now) for one in monitors], typed=typed, shapes=_SHAPES,
-        following=urlencode({"cursor": following}) if following else None,
+        monitors=[_line(one, now) for one in readable(found, now)], typed=typed, shapes=_SHAPES,
+        unread=[one.monitor_id for one in found.items if one.content is None],
+        following=urlencode({"cursor": found.next_cursor}) if found.next_cursor else None,
     )  # fmt: skip
 
 

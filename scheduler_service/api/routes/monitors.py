@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse
 
 from itinerary.protocol.errors import NotFound
 from itinerary.protocol.field_types import Choice, Span
-from itinerary.protocol.instants import DAY
+from itinerary.protocol.instants import DAY, Instant
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.http.auth import Who, admit_all, require
 from scheduler_service.api.http.bodies import JsonObject
@@ -25,9 +25,10 @@ from scheduler_service.api.openapi.parameters import AS_DURATION, text
 from scheduler_service.api.routes.queues import OPERATOR, Cursor
 from scheduler_service.core.audit import Caller
 from scheduler_service.core.contract.fields import read_text
-from scheduler_service.core.contract.monitor_json import MONITOR_ID, monitor_body, ping_body, read_monitor
+from scheduler_service.core.contract.monitor_json import MONITOR_ID, monitor_body, ping_body, pinged_body, read_monitor
 from scheduler_service.core.monitors.model import Monitor, MonitorContent, PingOutcome
 from scheduler_service.ports.monitors import PINGS_KEPT
+from scheduler_service.ports.stores import Page
 
 router = APIRouter(prefix="/api/v1/monitors", tags=["monitors"])
 READER: Final = [Depends(require("viewer"))]
@@ -43,17 +44,16 @@ def list_monitors(context: Context, limit: Most = 100, cursor: Cursor = None) ->
     """List the monitors by id."""
     if cursor is not None:
         read_text(cursor, "cursor")
-    found, next_cursor = listed(context, limit, cursor)
-    return JSONResponse({"items": found, "next_cursor": next_cursor})
-
-
-def listed(context: ApiContext, limit: int, cursor: str | None) -> tuple[list[dict[str, Any]], str | None]:
-    """Return one page of monitors as JSON, and the cursor of the next one."""
     page, now = context.stores.monitor_store.list(limit, cursor), context.clock()
-    return [monitor_body(monitor, now) for monitor in page.items], page.next_cursor
+    return JSONResponse({"items": readable(page, now), "next_cursor": page.next_cursor})
 
 
-@router.get("/{monitor_id}", dependencies=READER, responses=answers({200: shapes.MonitorOut}, 404))
+def readable(page: Page[Monitor], now: Instant) -> list[dict[str, Any]]:
+    """Return the monitors as JSON without those that cannot be read: one hides no other."""
+    return [monitor_body(monitor, now) for monitor in page.items if monitor.content is not None]
+
+
+@router.get("/{monitor_id}", dependencies=READER, responses=answers({200: shapes.MonitorOut}, 404, 409))
 def get_monitor(context: Context, monitor_id: str) -> Response:
     """Return a monitor with its last pings, the newest first."""
     return JSONResponse(seen(context, monitor_id))
@@ -137,8 +137,7 @@ def ping_monitor(
         context.logins.add(request.client.host if request.client else "unknown")
         challenge = {"WWW-Authenticate": 'Bearer realm="itinerary"'}
         raise Problem(401, "send the token of this monitor: Authorization: Bearer ..., or ?token=", headers=challenge)
-    body = monitor_body(monitor, context.clock())
-    return JSONResponse({name: body[name] for name in ("monitor_id", "state", "expected_at")})
+    return JSONResponse(pinged_body(monitor, context.clock()))
 
 
 def new_token() -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from itinerary.protocol.errors import BadValue, BadValues
+from itinerary.protocol.errors import BadValue, BadValues, Conflict
 from itinerary.protocol.field_types import Flag, Span, read_object
 from itinerary.protocol.instants import DAY, SECOND, Instant, format_duration, format_instant
 from itinerary.protocol.limits import LIMIT, LIMIT_RULE
@@ -47,7 +47,12 @@ def definition_of(content: MonitorContent) -> dict[str, Any]:
 
 
 def monitor_body(monitor: Monitor, now: Instant) -> dict[str, Any]:
-    """Return the monitor as the API shows it."""
+    """Return the monitor as the API shows it; Conflict where this program cannot read its definition."""
+    if monitor.content is None:
+        raise Conflict(
+            f"this release cannot read the definition of monitor {monitor.monitor_id}: a newer one defined it, or its "
+            "time zone is gone; update this process, or replace or delete it. Its pings are taken."
+        )
     return {
         "monitor_id": monitor.monitor_id, **definition_of(monitor.content), "version": monitor.version,
         "state": state_at(monitor, now).value, "expected_at": _instant(monitor.expected_at),
@@ -56,6 +61,12 @@ def monitor_body(monitor: Monitor, now: Instant) -> dict[str, Any]:
         "last_duration": None if monitor.last_duration is None else format_duration(monitor.last_duration),
         "created_at": format_instant(monitor.created_at), "updated_at": format_instant(monitor.updated_at),
     }  # fmt: skip
+
+
+def pinged_body(monitor: Monitor, now: Instant) -> dict[str, Any]:
+    """Return what a ping is answered."""
+    expected = _instant(monitor.expected_at)
+    return {"monitor_id": monitor.monitor_id, "state": state_at(monitor, now).value, "expected_at": expected}
 
 
 def ping_body(ping: MonitorPing) -> dict[str, Any]:

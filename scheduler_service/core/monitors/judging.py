@@ -59,7 +59,9 @@ def pinged(monitor: Monitor, outcome: PingOutcome, duration: Duration | None, at
 
 
 def missed(monitor: Monitor) -> Monitor:
-    """Return the monitor whose ping did not come by `alert_at`."""
+    """Return the monitor whose ping did not come by `alert_at`; or that got one which nobody could place yet."""
+    if monitor.expected_at is None and monitor.last_ping_at is not None:
+        return _awaiting(monitor, monitor.last_ping_at)
     return replace(monitor, state=MonitorState.DOWN, alert_at=None)
 
 
@@ -71,7 +73,13 @@ def state_at(monitor: Monitor, now: Instant) -> MonitorState:
 
 
 def _awaiting(monitor: Monitor, at: Instant) -> Monitor:
-    """Expect the next ping after `at`, where the state expects one."""
+    """Expect the next ping after `at`, where the state expects one.
+
+    Without a definition that can be read, whoever can read it finds the monitor due, and expects the ping.
+    """
+    if monitor.content is None:
+        waits = monitor.state in (MonitorState.NEW, MonitorState.UP)
+        return replace(monitor, expected_at=None, alert_at=at if waits else None)
     expected = None if monitor.state is MonitorState.PAUSED else expected_after(monitor.content, at)
     alert_at = None if expected is None or monitor.state is MonitorState.DOWN else expected + monitor.content.grace
     return replace(monitor, expected_at=expected, alert_at=alert_at)

@@ -45,11 +45,14 @@ class MonitorContent:
 
 @dataclass(frozen=True, slots=True)
 class Monitor:
-    """A monitor as stored. `alert_at`: it goes down then unless it is pinged; None while nothing is expected."""
+    """A monitor as stored. `alert_at`: it goes down then unless it is pinged; None while nothing is expected.
+
+    `content` is None where this program cannot read it: a newer one's, or of a zone that is gone.
+    """
 
     monitor_id: str
     version: int
-    content: MonitorContent
+    content: MonitorContent | None
     state: MonitorState
     created_at: Instant
     updated_at: Instant
