@@ -31,6 +31,7 @@ class LogRecorder(Repeating):
         self._sent = sent
         self._store = store
         self._holder = holder
+        self._stands_by = False
 
     def _once(self) -> None:
         try:
@@ -44,12 +45,14 @@ class LogRecorder(Repeating):
             self._stopped.wait(_TRIED_AGAIN_SECONDS)
 
     def round(self) -> bool:
-        """Store what comes within two seconds; False if it is another leader's."""
+        """Store what comes within two seconds; False if it is another leader's, which is asked first from then on."""
+        if self._stands_by and not self._leads():
+            return False
         logs, others = self._sent.read(_AT_ONCE, _WAITED)
         if not logs and not others:
             return True
-        lease = self._leases.peek(_SHARD)
-        if lease is None or not lease.live or lease.holder != self._holder:
+        self._stands_by = not self._leads()
+        if self._stands_by:
             return False
         if others:
             log.warning("entries that are no logs are removed", count=len(others))
@@ -58,3 +61,7 @@ class LogRecorder(Repeating):
         # If we die here, they are stored once more.
         self._sent.forget([*(one.entry for one in logs), *others])
         return True
+
+    def _leads(self) -> bool:
+        lease = self._leases.peek(_SHARD)
+        return lease is not None and lease.live and lease.holder == self._holder

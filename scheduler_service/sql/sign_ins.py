@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import delete, insert, select
 
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.sign_ins import LASTS, SignIn
@@ -21,15 +21,15 @@ class SqlSignInStore(SignInStore):
         self._database = database
 
     @again_when_busy
-    def begin(self, state_hash: str, browser_hash: str, sign_in: SignIn, now: Instant) -> bool:
+    def begin(self, state_hash: str, browser_hash: str, sign_in: SignIn, now: Instant) -> None:
         with self._database.write() as connection:
             connection.execute(delete(sign_ins).where(_C.expires_at <= now))
-            if connection.execute(select(func.count()).select_from(sign_ins)).scalar_one() >= _MOST:
-                return False
+            # The oldest goes: whoever begins thousands of them keeps nobody else from signing in at once.
+            kept = select(_C.expires_at).order_by(_C.expires_at.desc()).offset(_MOST - 1).limit(1)
+            connection.execute(delete(sign_ins).where(_C.expires_at <= kept.scalar_subquery()))
             row = {"nonce": sign_in.nonce, "verifier": sign_in.verifier, "go_to": sign_in.go_to}
             keys = {"state_hash": state_hash, "browser_hash": browser_hash, "expires_at": now + LASTS}
             connection.execute(insert(sign_ins).values(**keys, **row))
-        return True
 
     @again_when_busy
     def take(self, state_hash: str, browser_hash: str, now: Instant) -> SignIn | None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
+from structlog.testing import capture_logs
 
 from itinerary.protocol.errors import BadValues
 from itinerary.protocol.instants import HOUR, MINUTE, Instant
@@ -22,6 +23,9 @@ from scheduler_service.sql.database import Database
 from scheduler_service.sql.sign_in_tables import sessions
 from tests.api.test_auth import bearer, guarded_settings, token_line
 from tests.support.signing_in import AS_BROWSER, SESSION, ask, csrf_on, sign_in, sign_out, wanted_page
+
+
+ADDRESS = "testclient"
 
 
 class Moved:
@@ -253,6 +257,17 @@ def test_an_address_tries_ten_unknown_tokens_a_minute(browser: TestClient) -> No
     assert answer.status_code == 429
     assert 1 <= int(answer.headers["retry-after"]) <= 60
     assert browser.app.state.context.logins.total == 10  # type: ignore[attr-defined]
+
+
+def test_a_proxy_that_is_not_trusted_is_named_where_it_locks_everybody_out(browser: TestClient) -> None:
+    for _ in range(10):
+        sign_in(browser, "wrong")
+    with capture_logs() as logs:
+        for through in ("203.0.113.7", f"203.0.113.7, {ADDRESS}"):
+            assert sign_in(browser, "wrong", headers={"X-Forwarded-For": through}).status_code == 429
+        assert sign_in(browser, "wrong").status_code == 429
+    (warned,) = [each for each in logs if each["log_level"] == "warning"]
+    assert (warned["proxy"], "FORWARDED_ALLOW_IPS" in warned["event"]) == (ADDRESS, True)
 
 
 def test_the_bound_of_one_address_is_no_other_s_and_passes() -> None:

@@ -20,7 +20,7 @@ FLOW = SignIn("nonce", "verifier", "/jobs")
 
 def test_a_sign_in_is_taken_once_by_its_browser_in_time(sql_stores: StoreBed) -> None:
     store = SqlSignInStore(sql_stores.by_role["api"])
-    assert store.begin("state", "browser", FLOW, NOW)
+    store.begin("state", "browser", FLOW, NOW)
     assert store.take("state", "other", NOW) is None
     assert store.take("other", "browser", NOW) is None
     assert store.take("state", "browser", NOW + 10 * MINUTE) is None
@@ -34,6 +34,17 @@ def test_those_that_took_too_long_are_forgotten(sql_stores: StoreBed) -> None:
     store.begin("later", "browser", FLOW, NOW + 10 * MINUTE)
     assert store.take("state", "browser", NOW) is None
     assert store.take("later", "browser", NOW + 10 * MINUTE) == FLOW
+
+
+def test_one_more_than_the_most_takes_the_place_of_the_oldest(
+    sql_stores: StoreBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler_service.sql.sign_ins._MOST", 2)
+    store = SqlSignInStore(sql_stores.by_role["api"])
+    for number, state in enumerate(("first", "second", "third")):
+        store.begin(state, "browser", FLOW, NOW + number)
+    found = {state: store.take(state, "browser", NOW + 3) for state in ("first", "second", "third")}
+    assert found == {"first": None, "second": FLOW, "third": FLOW}
 
 
 def test_a_link_is_found_until_it_ends_or_is_revoked(sql_stores: StoreBed) -> None:

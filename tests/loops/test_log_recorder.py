@@ -7,6 +7,7 @@ import pytest
 
 from itinerary.protocol.attempt_logs import Tail, packed
 from itinerary.protocol.errors import StoreUnavailable
+from itinerary.protocol.instants import Duration
 from itinerary.protocol.keys import Keys
 from scheduler_service.broker.client import connect
 from scheduler_service.broker.logs import RedisSentLogs
@@ -67,6 +68,24 @@ def test_another_leaders_logs_stay_for_it(recording: Recording) -> None:
     assert not recording.recorder.round()
     assert recording.client.xlen(LOGS) == 1
     assert recording.recorder_of("another").round()
+    assert recording.store.attempts("one") == [1]
+
+
+def test_a_standby_reads_no_logs_again_before_it_leads(recording: Recording, redis_url: str) -> None:
+    lease = recording.bed.lead("another")
+    recording.send("one~1")
+    reads: list[int] = []
+
+    class Counted(RedisSentLogs):
+        def read(self, most: int, block: Duration) -> tuple[Sequence[SentLog], Sequence[str]]:
+            reads.append(most)
+            return recording.sent.read(most, block)
+
+    standby = LogRecorder(recording.bed.leases, Counted(redis_url), recording.store, "me")
+    assert [standby.round(), standby.round(), len(reads)] == [False, False, 1]
+    recording.bed.leases.resign(lease)
+    recording.bed.lead("me")
+    assert standby.round()
     assert recording.store.attempts("one") == [1]
 
 

@@ -23,10 +23,10 @@ def csrf_on(page: str) -> str:
     return found[1]
 
 
-def sign_in(api: TestClient, token: str, wanted: str = "/") -> Response:
+def sign_in(api: TestClient, token: str, wanted: str = "/", headers: dict[str, str] | None = None) -> Response:
     """Type a token on the sign-in page."""
     form = {"csrf": csrf_on(api.get("/sign-in").text), "token": token, "next": wanted}
-    answer: Response = api.post("/sign-in", data=form, follow_redirects=False)
+    answer: Response = api.post("/sign-in", data=form, headers=headers, follow_redirects=False)
     return answer
 
 

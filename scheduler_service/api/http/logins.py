@@ -51,6 +51,15 @@ class FailedLogins:
             latest = self._of(address)
             return 0 if len(latest) < _MOST else max(1, math.ceil(latest[0] + _WITHIN - self._clock()))
 
+    def locked(self, address: str, forwarded_for: str) -> None:
+        """Log a proxy that is not trusted: all browsers behind it have its address, and are locked out together."""
+        through = [each.strip() for each in forwarded_for.split(",")]
+        if forwarded_for and address not in through and self._seldom.count(f"proxy {address}"):
+            log.warning(
+                "sign-in is locked for all browsers behind a proxy, name it in FORWARDED_ALLOW_IPS of the API",
+                proxy=address,
+            )
+
     def _of(self, address: str) -> list[float]:
         return [at for at in self._latest.get(address, ()) if self._clock() - at < _WITHIN]
 

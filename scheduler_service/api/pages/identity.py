@@ -43,8 +43,7 @@ def go_to_provider(request: Request, wanted: Annotated[str, Query(alias="next")]
         address = provider.sign_in_address(state, flow)
     except ProviderDown as exc:
         return sign_in(request, go_to, 503, _down(str(exc)), {"Retry-After": "30"})
-    if not context.stores.sign_ins.begin(secret_hash(state), secret_hash(browser), flow, context.clock()):
-        return sign_in(request, go_to, 503, "Too many sign-ins are under way: try again in some minutes.")
+    context.stores.sign_ins.begin(secret_hash(state), secret_hash(browser), flow, context.clock())
     answer = RedirectResponse(address, 303)
     answer.set_cookie(
         cookie_name(request, _BROWSER), browser, max_age=LASTS // SECOND,

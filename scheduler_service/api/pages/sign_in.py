@@ -42,6 +42,7 @@ def sign_in_by_token(request: Request, form: FormBody) -> Response:
     wanted, address = form.one("next"), request.client.host if request.client else "unknown"
     wait = context.logins.wait(address)
     if wait:
+        context.logins.locked(address, request.headers.get("x-forwarded-for", ""))
         return sign_in(request, wanted, 429, _TOO_MANY.format(wait), {"Retry-After": str(wait)})
     token = token_of(context.settings.api_tokens, form.one("token"))
     if token is None:
