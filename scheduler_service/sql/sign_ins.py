@@ -24,7 +24,7 @@ class SqlSignInStore(SignInStore):
     def begin(self, state_hash: str, browser_hash: str, sign_in: SignIn, now: Instant) -> None:
         with self._database.write() as connection:
             connection.execute(delete(sign_ins).where(_C.expires_at <= now))
-            # The oldest goes: whoever begins thousands of them keeps nobody else from signing in at once.
+            # The oldest goes, so that thousands that one address begins keep nobody from signing in at once.
             kept = select(_C.expires_at).order_by(_C.expires_at.desc()).offset(_MOST - 1).limit(1)
             connection.execute(delete(sign_ins).where(_C.expires_at <= kept.scalar_subquery()))
             row = {"nonce": sign_in.nonce, "verifier": sign_in.verifier, "go_to": sign_in.go_to}

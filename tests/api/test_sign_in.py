@@ -24,7 +24,6 @@ from scheduler_service.sql.sign_in_tables import sessions
 from tests.api.test_auth import bearer, guarded_settings, token_line
 from tests.support.signing_in import AS_BROWSER, SESSION, ask, csrf_on, sign_in, sign_out, wanted_page
 
-
 ADDRESS = "testclient"
 
 

@@ -75,7 +75,7 @@ def state_at(monitor: Monitor, now: Instant) -> MonitorState:
 def _awaiting(monitor: Monitor, at: Instant) -> Monitor:
     """Expect the next ping after `at`, where the state expects one.
 
-    Without a definition that can be read, whoever can read it finds the monitor due, and expects the ping.
+    Without a definition that can be read, a program that can read it finds the monitor due and expects the next ping.
     """
     if monitor.content is None:
         waits = monitor.state in (MonitorState.NEW, MonitorState.UP)
