@@ -1,12 +1,13 @@
 """The thread that sends the pings of jobs while its process leads, beside the loop, which never waits for it.
 
 Promises at-least-once within an hour of the event, the pings of a job in the order of its events. A host that fails is
-left alone for the rest of a round, so that it keeps no other waiting for long. A failure here never stops a leader.
+left alone for the rest of a round, so that it keeps no other waiting for long. A round that was full is followed by the
+next at once. A failure here never stops a leader.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -22,10 +23,10 @@ from scheduler_service.ports.pings import PingFailed, PingMeter, PingStore, Wait
 log = structlog.get_logger(__name__)
 
 _EVERY_SECONDS: Final = 1.0
-# Longer than a round takes: eight at once, ten seconds each at most.
+# Longer than a round takes: five after each other, ten seconds each at most.
 _HOLD: Final[Duration] = MINUTE
-_A_ROUND: Final = 40
-_AT_ONCE: Final = 8
+_A_ROUND: Final = 160
+_AT_ONCE: Final = 32
 _SHARD: Final = 0
 
 
@@ -44,43 +45,55 @@ class Pinger(Repeating):
 
     def _once(self) -> None:
         try:
-            self.round()
+            if self.round():
+                return
         except StoreUnavailable as exc:
             log.warning("pings wait, the database is away", error=str(exc))
         except Exception:  # whatever it is, runs continue
             log.exception("pings failed")
         self._stopped.wait(_EVERY_SECONDS)
 
-    def round(self) -> None:
-        """Send what is due, a bounded number."""
+    def round(self) -> bool:
+        """Send what is due, a bounded number; whether more may be."""
         lease = self._leases.peek(_SHARD)
         if lease is None or not lease.live or lease.holder != self._holder:
-            return
+            return False
         claimed = self._store.claim(_A_ROUND, _HOLD)
         of_job: defaultdict[str, list[WaitingPing]] = defaultdict(list)
         for waiting in claimed:
             of_job[waiting.ping.job_id].append(waiting)
         if not of_job:
-            return
+            return False
         failing: set[str | None] = set()
-        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="ping") as pool:
-            list(pool.map(lambda waiting: self._send_all(waiting, failing), of_job.values()))
+        with ThreadPoolExecutor(min(_AT_ONCE, len(of_job)), thread_name_prefix="ping") as pool:
+            for tried in as_completed([pool.submit(self._try_all, waiting, failing) for waiting in of_job.values()]):
+                for one, why in tried.result():
+                    self._tried(one, why)
+        return len(claimed) == _A_ROUND
 
-    def _send_all(self, waiting: Sequence[WaitingPing], failing: set[str | None]) -> None:
+    def _try_all(self, waiting: Sequence[WaitingPing], failing: set[str | None]) -> list[tuple[WaitingPing, str]]:
+        """Send the pings of one job; return each with the reason if it failed."""
+        tried = []
         for one in waiting:
-            host = urlsplit(one.ping.url).hostname
+            host, why = urlsplit(one.ping.url).hostname, ""
             if host in failing:
-                self._failed(one, "its host just failed")
-                continue
-            try:
-                self._send(one.ping)
-            except PingFailed as exc:
-                failing.add(host)
-                self._failed(one, str(exc))
+                why = "its host just failed"
             else:
-                # If we die here, it is sent again.
-                self._store.sent(one)
-                self._meter.pinged("sent")
+                try:
+                    self._send(one.ping)
+                except PingFailed as exc:
+                    failing.add(host)
+                    why = str(exc)
+            tried.append((one, why))
+        return tried
+
+    def _tried(self, one: WaitingPing, why: str) -> None:
+        if why:
+            self._failed(one, why)
+            return
+        # If we die before this, it is sent again.
+        self._store.sent(one)
+        self._meter.pinged("sent")
 
     def _failed(self, waiting: WaitingPing, why: str) -> None:
         again = self._store.failed(waiting)

@@ -51,8 +51,8 @@ pings: Final = Table(
     Column("job_id", KEY, primary_key=True),
     Column("state", KEY, primary_key=True),
     Column("url", Text, nullable=False),
-    Column("made_at", InstantColumn, nullable=False, index=True),
-    Column("next_at", InstantColumn, nullable=False),
+    Column("made_at", InstantColumn, nullable=False),
+    Column("next_at", InstantColumn, nullable=False, index=True),
     Column("attempts", Integer, nullable=False),
 )
 

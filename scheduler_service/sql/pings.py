@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Final
 
 import structlog
-from sqlalchemy import BigInteger, Connection, Text, and_, delete, or_, select, true, update
+from sqlalchemy import BigInteger, Connection, Text, and_, delete, select, true, update
 
 from itinerary.protocol.errors import RowRefused
 from itinerary.protocol.instants import HOUR, Duration, Instant
@@ -36,7 +36,7 @@ def keep_pings(connection: Connection, transitions: Iterable[Transition], refuse
     wanted = {(p.job_id, p.state): p for t in transitions if t.pings and t.run_id not in refused for p in t.pings}
     if not wanted:
         return
-    rows = [(p.job_id, p.state.value, p.url, now + n, now, 0) for n, p in enumerate(wanted.values())]
+    rows = [(p.job_id, p.state.value, p.url, now + n, now + n, 0) for n, p in enumerate(wanted.values())]
     try:
         with savepoint(connection):
             over = sorted({p.job_id for p in wanted.values() if p.state is not PingState.START})
@@ -58,13 +58,17 @@ class SqlPingStore(PingStore):
     def claim(self, limit: int, hold: Duration) -> list[WaitingPing]:
         with self._database.read() as connection:
             now = self._database.read_clock(connection)
-            # One that waits for longer than any pause came from a clock that ran ahead.
-            due = or_(_P.next_at <= now, _P.next_at > now + HOUR)
-            keys = select(*_COLUMNS).where(due).order_by(_P.made_at).limit(limit)
-            if connection.execute(keys.limit(1)).first() is None:
+            # One that waits for longer than any pause came from a clock that ran ahead. A condition for each: only so
+            # is the index read no further than `limit`.
+            due, ahead = (
+                select(*_COLUMNS).where(which).order_by(_P.next_at).limit(limit).with_for_update(skip_locked=True)
+                for which in (_P.next_at <= now, _P.next_at > now + HOUR)
+            )
+            if all(connection.execute(keys.limit(1)).first() is None for keys in (due, ahead)):
                 return []
         with self._database.write() as connection:
-            rows = connection.execute(keys.with_for_update(skip_locked=True)).all()
+            rows = [*connection.execute(due), *connection.execute(ahead)]
+            rows = sorted(rows, key=lambda row: row.made_at)[:limit]
             found = [WaitingPing(_ping(row), row.made_at, row.attempts + 1) for row in rows]
             fresh = [one for one in found if one.created_at + GIVE_UP_AFTER >= now]
             for one in fresh:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import event, update
+from sqlalchemy import event, insert, text, update
 
 from itinerary.protocol.instants import HOUR, MINUTE, SECOND
 from scheduler_service.core.leader.commands import Apply, Transition
@@ -14,6 +14,7 @@ from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.ports.pings import WaitingPing
 from scheduler_service.sql.notice_tables import pings
 from scheduler_service.sql.pings import SqlPingStore
+from tests.contract.test_store_plans import assert_never_scans, plan_of
 from tests.support.store_bed import StoreBed, one_off
 
 
@@ -132,6 +133,27 @@ def test_one_that_nobody_sent_for_an_hour_is_not_sent(bed: StoreBed, store: SqlP
     assert states(claimed(store)) == ["success"]
     due(bed)
     assert states(claimed(store)) == ["success"], "the old one is gone"
+
+
+def test_a_claim_reads_none_that_wait_for_another_try(own_stores: StoreBed) -> None:
+    database = own_stores.database
+    assert database is not None
+    store = SqlPingStore(own_stores.by_role["leader"])
+    with database.write() as connection:
+        now = database.read_clock(connection)
+        row = {"state": "failure", "url": "https://ping.example.org/", "made_at": now - MINUTE, "attempts": 3}
+        waiting = [{**row, "job_id": f"job{n}", "next_at": now + MINUTE} for n in range(5_000)]
+        connection.execute(insert(pings), waiting)
+        ahead = {"job_id": "ahead", "next_at": now + 2 * HOUR}
+        connection.execute(insert(pings), [ahead | row, row | {"job_id": "due", "next_at": now - 1}])
+    with database.write() as connection:
+        connection.execute(text("ANALYZE"))
+    found: list[WaitingPing] = []
+    plan = plan_of(own_stores, lambda: found.extend(claimed(store)), "pings.")
+    assert sorted(one.ping.job_id for one in found) == ["ahead", "due"]
+    assert "ix_pings_next_at" in plan
+    assert_never_scans(plan, "pings")
+    assert "SCAN pings" not in plan, "an index read from its start reads all that wait"
 
 
 def test_a_failure_is_tried_again_for_an_hour_and_then_forgotten(bed: StoreBed, store: SqlPingStore) -> None:

@@ -9,6 +9,7 @@ from itinerary.protocol.instants import HOUR
 from scheduler_service.core.leader.commands import Transition
 from scheduler_service.core.pings import Ping, PingState
 from scheduler_service.core.run_state import Event, RunState
+from scheduler_service.loops import pinger as pinger_module
 from scheduler_service.loops.pinger import Pinger
 from scheduler_service.notify import ping_sender
 from scheduler_service.notify.ping_sender import sender_of
@@ -17,7 +18,7 @@ from scheduler_service.sql.database import Database, host_now
 from scheduler_service.sql.lease import SqlLeaseStore
 from scheduler_service.sql.pings import SqlPingStore, keep_pings
 from tests.support.http_server import LoopbackServer, QuietHandler
-from tests.support.processes import free_port
+from tests.support.processes import free_port, wait_until
 
 
 class Pinged(LoopbackServer):
@@ -71,6 +72,18 @@ def test_the_leader_sends_them_in_order_with_nothing_of_ours_and_once(database_u
     assert server.paths == ["/start?key=1", "/success?key=1"]
     assert counted == ["sent", "sent"]
     assert set(server.headers[0]) <= {"host", "user-agent", "accept-encoding"}
+
+
+def test_more_than_one_round_are_sent_without_a_pause(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pinger_module, "_EVERY_SECONDS", 3600.0)
+    monkeypatch.setattr(pinger_module, "_A_ROUND", 4)
+    with Pinged() as server:
+        many = [Ping(f"job{n}", PingState.SUCCESS, f"{server.address}/{n}") for n in range(10)]
+        with pinger(sqlite_url, *many) as (mine, _, _):
+            mine.start()
+            wait_until(lambda: len(server.paths) == len(many))
+            mine.stop(5)
+    assert sorted(server.paths) == sorted(f"/{n}" for n in range(len(many)))
 
 
 def test_who_does_not_lead_sends_nothing(sqlite_url: str) -> None:
