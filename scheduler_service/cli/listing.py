@@ -48,7 +48,9 @@ def print_list(
 
 def _cell(value: Any) -> str:
     """Return a cell's text; one that a spreadsheet would take for a formula gets a leading apostrophe."""
+    from rich.text import Text
+
     from scheduler_service.cli.output import plain
 
-    text = "" if value is None else str(plain(value)) if not hasattr(value, "plain") else str(value.plain)
+    text = "" if value is None else (value if isinstance(value, Text) else plain(value)).plain
     return f"'{text}" if text.startswith(_STARTS_A_FORMULA) else text
