@@ -1,4 +1,4 @@
-"""`itinerary runs ...`: history, cancel, retry, watch; through the API, never in the database."""
+"""`itinerary runs ...`: history, watch, and the commands of bulk_runs; through the API, never in the database."""
 
 import json
 import sys
@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from scheduler_service.cli.bulk import DryRun, Everything, Yes, carry_out, is_bulk, past_text
-from scheduler_service.cli.completing import job_ids, states
+from scheduler_service.cli.bulk_runs import cancel, delete, move, retry
 from scheduler_service.cli.connect import after, open_client
-from scheduler_service.cli.job_options import Key
 from scheduler_service.cli.listing import Form, Output, print_list
 from scheduler_service.cli.progress import counted, progress_bar
 from scheduler_service.cli.run_again import run_again
-from scheduler_service.cli.several import each
+from scheduler_service.cli.run_filters import RUN_FILTERS, JobFilter, StateFilter, run_filters
+from scheduler_service.cli.shared_options import with_options
 from scheduler_service.cli.status import Json
 
 if TYPE_CHECKING:
@@ -26,40 +25,19 @@ _SHOWN: Final = 200
 runs = typer.Typer(help="Runs: past, present and coming.", no_args_is_help=True)
 
 RunId = Annotated[str, typer.Argument(help="The run's id.", show_default=False)]
-RunIds = Annotated[list[str] | None, typer.Argument(metavar="[RUN_ID...]", help="Ids of runs.", show_default=False)]
-JobFilter = Annotated[str | None, typer.Option("--job", help="Only runs of this job.", autocompletion=job_ids)]
-StateFilter = Annotated[
-    list[str] | None, typer.Option("--state", help="Only these states; may be repeated.", autocompletion=states)
-]
-QueueFilter = Annotated[str | None, typer.Option("--queue", help="Only runs of this queue.")]
-TaskFilter = Annotated[str | None, typer.Option("--task", help="Only runs of this task.")]
-LimitName = Annotated[str | None, typer.Option("--limit-name", help="Only runs that count for this limit.")]
-LimitKey = Annotated[str | None, typer.Option("--limit-key", help="Only runs with this key of a limit.")]
-Since = Annotated[str | None, typer.Option(help="Scheduled at or after this time, or so long ago, such as 1h.")]
-Until = Annotated[str | None, typer.Option(help="Scheduled before this time, or so long ago.")]
 Limit = Annotated[int, typer.Option(help="How many.", min=1, max=1000)]
 All = Annotated[bool, typer.Option("--all", help="All of them, page by page.")]
 
 
 @runs.command("list")
+@with_options(RUN_FILTERS)
 def list_runs(
-    job: JobFilter = None,
-    state: StateFilter = None,
-    queue: QueueFilter = None,
-    since: Since = None,
-    until: Until = None,
-    task: TaskFilter = None,
-    limit_name: LimitName = None,
-    limit_key: LimitKey = None,
-    limit: Limit = 30,
-    everything: All = False,
-    as_json: Json = False,
-    output: Output = Form.TABLE,
+    limit: Limit = 30, everything: All = False, as_json: Json = False, output: Output = Form.TABLE, **given: Any
 ) -> None:
     """List runs, newest first; with the error of those that failed."""
     from scheduler_service.cli.output import print_json, print_more
 
-    filters = _filters(job, state, queue, since, until, task, limit_name, limit_key)
+    filters, job = run_filters(given), given["job"]
     with open_client() as client:
         if everything:
             found = client.all_runs(**filters)
@@ -104,92 +82,10 @@ def logs(
             print_log(client.run_logs(run_id, attempt=attempt, tail=tail), whole=True)
 
 
-@runs.command("cancel")
-def cancel(
-    run_ids: RunIds = None,
-    job: JobFilter = None,
-    state: StateFilter = None,
-    queue: QueueFilter = None,
-    since: Since = None,
-    until: Until = None,
-    task: TaskFilter = None,
-    limit_name: LimitName = None,
-    limit_key: LimitKey = None,
-    everything: Everything = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: Json = False,
-) -> None:
-    """Request that runs never start, or stop. With a filter, all that it finds; --dry-run shows them first."""
-    from scheduler_service.cli.output import print_message
-
-    filters = _filters(job, state, queue, since, until, task, limit_name, limit_key)
-    if is_bulk(run_ids, filters, everything):
-        _in_bulk("cancel", filters, everything, None, dry_run=dry_run, yes=yes, as_json=as_json)
-        return
-    with open_client() as client:
-        each(
-            run_ids or [], client.cancel, as_json,
-            lambda run_id, run: print_message(
-                f"{run_id} is {run['state']}" + (", cancel requested" if run["cancel_requested_at"] else "")
-            ),
-        )  # fmt: skip
-
-
-@runs.command("retry")
-def retry(
-    run_ids: RunIds = None,
-    job: JobFilter = None,
-    state: StateFilter = None,
-    queue: QueueFilter = None,
-    since: Since = None,
-    until: Until = None,
-    task: TaskFilter = None,
-    limit_name: LimitName = None,
-    limit_key: LimitKey = None,
-    everything: Everything = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    key: Key = None,
-    as_json: Json = False,
-) -> None:
-    """Run the tasks of final runs again, each as a new run. With a filter, all that it finds: name the states."""
-    from scheduler_service.cli.output import print_message
-
-    filters = _filters(job, state, queue, since, until, task, limit_name, limit_key)
-    if is_bulk(run_ids, filters, everything):
-        _in_bulk("retry", filters, everything, key, dry_run=dry_run, yes=yes, as_json=as_json)
-        return
-    named = run_ids or []
-
-    def again(run_id: str) -> Mapping[str, Any]:
-        own = key if key is None or len(named) == 1 else f"{key} {run_id}"
-        return client.retry(run_id, idempotency_key=own)
-
-    with open_client() as client:
-        each(named, again, as_json, lambda run_id, run: print_message(f"{run['run_id']} runs {run_id} again"))
-
-
-def _filters(
-    job: str | None, state: list[str] | None, queue: str | None, since: str | None, until: str | None,
-    task: str | None, limit_name: str | None, limit_key: str | None,
-) -> dict[str, Any]:  # fmt: skip
-    times = {"since": past_text(since, "--since"), "until": past_text(until, "--until")}
-    judged = {"task": task, "limit_name": limit_name, "limit_key": limit_key}
-    return {"job_id": job, "state": state, "queue": queue, **times, **judged}
-
-
-def _in_bulk(
-    action: str, filters: Mapping[str, Any], everything: bool, key: str | None,
-    *, dry_run: bool, yes: bool, as_json: bool,
-) -> None:  # fmt: skip
-    carry_out(
-        lambda client: client.plan_bulk_runs(action, **filters, everything=everything),
-        lambda client: client.bulk_runs(action, **filters, everything=everything, idempotency_key=key),
-        dry_run=dry_run, yes=yes, as_json=as_json,
-    )  # fmt: skip
-
-
+runs.command("cancel")(cancel)
+runs.command("retry")(retry)
+runs.command("move")(move)
+runs.command("delete")(delete)
 runs.command("again")(run_again)
 
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from itinerary.protocol.instants import Instant
-from scheduler_service.core.run_state import ACTIVE, FINAL, RunState
+from scheduler_service.core.run_state import ACTIVE, FINAL, WAITING, RunState
 from scheduler_service.core.token_limits import NO_LIMITS, Limits
 
 OPERATION_ID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
@@ -43,10 +43,12 @@ class BulkState(StrEnum):
 
 
 ACTIONS: Final[Mapping[BulkOn, tuple[BulkAction, ...]]] = {
-    BulkOn.RUNS: (BulkAction.CANCEL, BulkAction.RETRY),
+    BulkOn.RUNS: (BulkAction.CANCEL, BulkAction.RETRY, BulkAction.MOVE, BulkAction.DELETE),
     BulkOn.JOBS: (BulkAction.PAUSE, BulkAction.RESUME, BulkAction.MOVE, BulkAction.DELETE),
 }
-CHANGEABLE: Final[Mapping[BulkAction, frozenset[RunState]]] = {BulkAction.CANCEL: ACTIVE, BulkAction.RETRY: FINAL}
+CHANGEABLE: Final[Mapping[BulkAction, frozenset[RunState]]] = {
+    BulkAction.CANCEL: ACTIVE, BulkAction.RETRY: FINAL, BulkAction.MOVE: WAITING, BulkAction.DELETE: FINAL,
+}  # fmt: skip
 """The states in which an action changes a run."""
 
 OUTCOMES: Final[Mapping[BulkAction, str]] = {
@@ -55,7 +57,7 @@ OUTCOMES: Final[Mapping[BulkAction, str]] = {
     BulkAction.MOVE: "moved",
     BulkAction.DELETE: "deleted",
 }
-"""What becomes of a job."""
+"""What becomes of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,11 @@ class BulkOrder:
     filter: Mapping[str, Any]
     options: Mapping[str, Any] = field(default_factory=dict)
     undo_of: str | None = None
+
+    @property
+    def is_reversible(self) -> bool:
+        """Whether what it changes can be taken back: cancelled runs stay cancelled, deleted ones are gone."""
+        return self.action is not BulkAction.CANCEL and (self.on, self.action) != (BulkOn.RUNS, BulkAction.DELETE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +108,6 @@ class BulkOperation:
 
     @property
     def can_be_undone(self) -> bool:
-        """Whether an undo is possible: a cancelled run stays cancelled, an undo is not undone."""
+        """Whether an undo is possible: it is over, was not undone, and is not an undo itself."""
         over = self.finished_at is not None and self.undone_by is None and self.order.undo_of is None
-        return over and self.order.action is not BulkAction.CANCEL
+        return over and self.order.is_reversible

@@ -23,6 +23,7 @@ class Stepped:
     operation: BulkOperation
     stopping: Sequence[str] = ()
     created: Sequence[str] = ()
+    moved: Sequence[str] = ()
     jobs: Sequence[str] = ()
 
 

@@ -115,7 +115,7 @@ class LeaderStore(PlacementStore, StartStore, Protocol):
         Nothing is dispatched unless `control` is the present version of the edits of queues; an edit that has returned
         is seen by every later dispatch.
 
-        Guard: state scheduled or retrying, the attempt, due_at <= now, no cancel requested. A run of a job also
+        Guard: state scheduled or retrying, attempt and queue, due_at <= now, no cancel requested. A run of a job also
         requires that the job's current version is planned, not deleted, and not paused. `paused AND (paused_until IS
         NULL OR now < paused_until)` holds back occurrences in their first attempt; manual runs and retries proceed. A
         pause with `until` ends by itself, without a new version. A pause that skips waiting runs compares the run's

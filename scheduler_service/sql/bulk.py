@@ -135,7 +135,7 @@ class SqlBulkStore(BulkStore):
             # If we die before the commit, the page was never done; after it, the next one follows.
             done = _page(self._database, connection, before, row.place, row.last_run, now)
             _note(connection, before, done, now)
-            return Stepped(self._get(connection, found), done.stopping, done.created, done.jobs)
+            return Stepped(self._get(connection, found), done.stopping, done.created, done.moved, done.jobs)
 
     def _failed(self, operation_id: str, error: Exception) -> Stepped:
         with self._database.write() as connection:
@@ -208,6 +208,8 @@ def _check_undo(before: BulkOperation) -> None:
         raise Conflict("an undo is not undone; begin another operation", "not-undoable")
     if before.order.action is BulkAction.CANCEL:
         raise Conflict("a cancel cannot be undone; run the runs again with retry", "not-undoable")
+    if not before.order.is_reversible:
+        raise Conflict("deleted runs are gone; this cannot be undone", "not-undoable")
     if before.finished_at is None:
         raise Conflict("the operation is not over; stop it first", "not-undoable")
     if before.undone_by is not None:

@@ -12,7 +12,7 @@ PAGE_ACTION: Final = "bulk.page"
 class Done:
     """`place`: where the next page begins, None after the last. `changed`: what an undo needs, as JSON.
 
-    `stopping`, `created` and `jobs` are ids that the leader may be told of.
+    `stopping`, `created`, `moved` and `jobs` are ids that the leader may be told of.
     """
 
     place: str | None
@@ -21,4 +21,5 @@ class Done:
     changed: Sequence[Any] = ()
     stopping: Sequence[str] = field(default=())
     created: Sequence[str] = field(default=())
+    moved: Sequence[str] = field(default=())
     jobs: Sequence[str] = field(default=())

@@ -1,7 +1,8 @@
-"""The pages of bulk operations on runs: cancel what is not over, run again what is.
+"""The pages of bulk operations on runs: cancel or move what waits, run again or delete what is over.
 
 Promises that a run is changed only from a state that allows it. Bulk operations run no run again twice: the new run's
-key is derived from the old run's id.
+key is derived from the old run's id. Runs that a schedule planned are not deleted: their rows record which times ran,
+and without them a backfill would run those times again.
 """
 
 from collections import Counter
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from sqlalchemy import Connection, Text, select
+from sqlalchemy import Connection, Text, delete, select
 from uuid_utils.compat import uuid7
 
 from itinerary.protocol.instants import Instant
@@ -20,6 +21,7 @@ from scheduler_service.core.model import NewRun, Run
 from scheduler_service.core.run_state import WAITING, RunState
 from scheduler_service.ports.bulk import runs_of
 from scheduler_service.sql.batch import Batch, judged
+from scheduler_service.sql.bulk_moves import move_runs
 from scheduler_service.sql.bulk_page import Done
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.job_limits import known_limits
@@ -27,7 +29,7 @@ from scheduler_service.sql.leader import planning
 from scheduler_service.sql.run_lists import page_of_runs
 from scheduler_service.sql.run_rows import RUN_COLUMNS, whole_run
 from scheduler_service.sql.runs import cancelled_or_asked
-from scheduler_service.sql.tables import IS_ACTIVE, runs
+from scheduler_service.sql.tables import IS_ACTIVE, IS_FINAL, IS_OCCURRENCE, runs
 
 RUNS_AT_ONCE: Final = 500
 _NAMES: Final = Batch(name=Text)
@@ -44,14 +46,21 @@ def runs_page(
     limits = operation.limits
     narrowed = replace(wanted, states=tuple(sorted(states)), queues=() if wanted.queue else limits.queues)
     columns, before = (*RUN_COLUMNS, runs.c.id), runs.c.id <= last_run
-    by_time = action is BulkAction.CANCEL
+    by_time = action in (BulkAction.CANCEL, BulkAction.MOVE)
     page = page_of_runs(connection, narrowed, RUNS_AT_ONCE, place, columns, before, by_time=by_time)
     found = [run for row in page.items if limits.has_run(run := whole_run(row[:-1]), run.owner)]
+    run_ids, following = [run.run_id for run in found], page.next_cursor
     if action is BulkAction.CANCEL:
-        counts, changed, stopping = cancel_runs(database, connection, [run.run_id for run in found], now)
-        return Done(page.next_cursor, len(found), counts, changed, stopping=stopping)
+        counts, changed, stopping = cancel_runs(database, connection, run_ids, now)
+        return Done(following, len(found), counts, changed, stopping=stopping)
+    if action is BulkAction.MOVE:
+        counts, moved = move_runs(database, connection, dict.fromkeys(run_ids, operation.order.options["queue"]))
+        return Done(following, len(found), counts, moved, moved=[run_id for run_id, _ in moved])
+    if action is BulkAction.DELETE:
+        counts, deleted = _delete_runs(database, connection, run_ids)
+        return Done(following, len(found), counts, deleted)
     counts, pairs = _run_again(connection, operation, found, now)
-    return Done(page.next_cursor, len(found), counts, pairs, created=[new for _, new in pairs])
+    return Done(following, len(found), counts, pairs, created=[new for _, new in pairs])
 
 
 def cancel_runs(
@@ -74,6 +83,24 @@ def cancel_runs(
         connection.execute(cancelled_or_asked().where(named, judged(runs.c.run_id, IS_ACTIVE)), {**chunk, "now": now})
     unchanged = len(run_ids) - len(changed)
     return counts + Counter({"unchanged": unchanged}), changed, stopping
+
+
+def _delete_runs(database: Database, connection: Connection, run_ids: Sequence[str]) -> tuple[Counter[str], list[str]]:
+    """Delete those that are over and that no schedule planned, with their attempts and logs; return counts and ids."""
+    counts, deleted = Counter[str](), list[str]()
+    named = runs.c.run_id.in_(select(_NAMES.rows(database.dialect).c.name))
+    is_over = judged(runs.c.run_id, IS_FINAL)
+    locked = select(runs.c.run_id, IS_OCCURRENCE).where(named, is_over).order_by(runs.c.run_id).with_for_update()
+    for chunk in _NAMES.chunks([(run_id,) for run_id in sorted(run_ids)]):
+        for run_id, is_planned in connection.execute(locked, chunk):
+            if is_planned:
+                counts["planned_kept"] += 1
+            else:
+                deleted.append(run_id)
+    for chunk in _NAMES.chunks([(run_id,) for run_id in deleted]):
+        connection.execute(delete(runs).where(named, is_over), chunk)
+    counts.update(deleted=len(deleted), unchanged=len(run_ids) - len(deleted) - counts["planned_kept"])
+    return +counts, deleted
 
 
 def _run_again(

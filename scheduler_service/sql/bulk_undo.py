@@ -1,7 +1,7 @@
 """The pages of an undo: each takes back one page of the operation, as the audit log has it.
 
 Promises that a job gets back the version before the operation's only if that one is still the newest. A run that was
-run again is cancelled, unless it is over.
+run again is cancelled, unless it is over. A run that was moved goes back if it still waits where it was moved to.
 """
 
 from collections import Counter
@@ -13,9 +13,10 @@ from sqlalchemy import Connection, select
 from itinerary.protocol.errors import BadValues
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.audit import AuditedChange
-from scheduler_service.core.bulk import BulkOn, BulkOperation
+from scheduler_service.core.bulk import BulkAction, BulkOn, BulkOperation
 from scheduler_service.core.model import Job
 from scheduler_service.sql.bulk_jobs import locked_jobs, write_changes
+from scheduler_service.sql.bulk_moves import move_runs
 from scheduler_service.sql.bulk_page import PAGE_ACTION, Done
 from scheduler_service.sql.bulk_runs import cancel_runs
 from scheduler_service.sql.database import Database, savepoint
@@ -25,6 +26,7 @@ from scheduler_service.sql.record_tables import audit_log
 from scheduler_service.sql.tables import job_versions
 
 _A: Final = audit_log.c
+_MOVED_BACK: Final = {"moved": "restored", "unchanged": "changed_since"}
 
 
 def undo_page(
@@ -38,6 +40,10 @@ def undo_page(
         return Done(None, 0, {})
     changed = entry.after["changed"]
     following = write_cursor([entry.id])
+    if undo.order.on is BulkOn.RUNS and undo.order.action is BulkAction.MOVE:
+        counts, moved = move_runs(database, connection, dict(changed), source=undo.order.options["queue"])
+        counts = Counter({_MOVED_BACK.get(outcome, outcome): number for outcome, number in counts.items()})
+        return Done(following, len(changed), counts, moved, moved=[run_id for run_id, _ in moved])
     if undo.order.on is BulkOn.RUNS:
         new = [run_id for _, run_id in changed]
         counts, ids, stopping = cancel_runs(database, connection, new, now)

@@ -9,7 +9,9 @@ from fastapi.testclient import TestClient
 
 from scheduler_service.bootstrap.parts import Stores
 from scheduler_service.config.settings import Settings
+from scheduler_service.core.leader.messages import RunsMoved
 from tests.api.test_auth import bearer
+from tests.support.answering_leader import AnsweringLeader
 
 LATER = "2999-01-01T00:00:00Z"
 
@@ -94,12 +96,48 @@ def test_jobs_are_paused_moved_deleted_and_brought_back(api: TestClient, job: di
     assert jobs == {"a": ("slow", "an incident"), "b": ("default", "mine"), "c": ("slow", None)}
 
 
+def test_waiting_runs_move_to_another_queue_and_back(api: TestClient, leader: AnsweringLeader) -> None:
+    ids = enqueue(api, 2, queue="mail")
+    api.post(f"/api/v1/runs/{enqueue(api, 1, queue='mail')[0]}/cancel")
+    asked = {"action": "move", "filter": {"queue": "mail"}, "queue": "mail2"}
+    seen = bulk(api, "runs", **asked, dry_run=True).json()
+    assert [(one["what"], one["outcome"], one["why"]) for one in seen["groups"]] == [
+        ("scheduled", "moved", None), ("cancelled", None, "over already"),
+    ]  # fmt: skip
+    moved = bulk(api, "runs", **asked).json()
+    assert (moved["counts"], moved["queue"], moved["can_be_undone"]) == ({"moved": 2}, "mail2", True)
+    assert {run["run_id"] for run in api.get("/api/v1/runs?queue=mail2").json()["items"]} == set(ids)
+    leader.wait_for(RunsMoved(tuple(sorted(ids))))
+    api.post(f"/api/v1/bulk/{moved['operation_id']}/undo")
+    assert api.get("/api/v1/runs?queue=mail2").json()["items"] == []
+
+
+def test_runs_that_are_over_are_deleted_for_ever(api: TestClient) -> None:
+    ids = enqueue(api, 2)
+    bulk(api, "runs", action="cancel", filter={"run_ids": ids[:1]})
+    asked = {"action": "delete", "filter": {"run_ids": ids}}
+    seen = bulk(api, "runs", **asked, dry_run=True).json()
+    assert [(one["what"], one["outcome"], one["why"]) for one in seen["groups"]] == [
+        ("scheduled", None, "not over yet"), ("cancelled", "deleted", None),
+    ]  # fmt: skip
+    deleted = bulk(api, "runs", **asked).json()
+    assert (deleted["counts"], deleted["can_be_undone"]) == ({"deleted": 1}, False)
+    assert api.get(f"/api/v1/runs/{ids[0]}").status_code == 404
+    refused = api.post(f"/api/v1/bulk/{deleted['operation_id']}/undo")
+    assert (refused.status_code, "cannot be undone" in refused.json()["detail"]) == (409, True)
+
+
 @pytest.mark.parametrize(("on", "body", "fields"), [
     ("runs", {"action": "cancel"}, ["filter"]),
     ("runs", {"action": "cancel", "filter": {}}, ["filter"]),
     ("runs", {"action": "cancel", "filter": {"sate": "failed"}}, ["filter.sate"]),
     ("runs", {"action": "cancel", "filter": {"state": ["fial"]}}, ["filter.state.0"]),
-    ("runs", {"action": "delete", "filter": {"queue": "a"}}, ["action"]),
+    ("runs", {"action": "pause", "filter": {"queue": "a"}}, ["action"]),
+    ("runs", {"action": "delete", "filter": {"queue": "a"}}, ["filter.state"]),
+    ("runs", {"action": "delete", "all": True}, ["filter.state"]),
+    ("runs", {"action": "move", "filter": {"queue": "a"}}, ["queue"]),
+    ("runs", {"action": "move", "filter": {"queue": "a"}, "queue": "no\x00"}, ["queue"]),
+    ("runs", {"action": "cancel", "filter": {"queue": "a"}, "queue": "b"}, ["queue"]),
     ("runs", {"action": "retry", "filter": {"queue": "a"}}, ["filter.state"]),
     ("runs", {"action": "cancel", "all": True, "filter": {"queue": "a"}}, ["all"]),
     ("runs", {"action": "cancel", "filter": {"since": "yesterday"}}, ["filter.since"]),
@@ -146,7 +184,8 @@ def test_tokens_do_in_bulk_what_they_may_do_alone(
 
     assert [status(who, "runs", action="cancel") for who in ("vera", "emil")] == [403, 403]
     assert status("olga", "jobs", action="delete") == 403
-    assert status("lena", "jobs", action="move", queue="theirs") == 403
+    assert status("olga", "runs", action="delete", all=None, filter={"state": ["failed"]}) == 403
+    assert [status("lena", on, action="move", queue="theirs") for on in ("jobs", "runs")] == [403, 403]
     seen = api.post(
         "/api/v1/runs/bulk", json={"action": "cancel", "all": True, "dry_run": True}, headers=bearer("lena")
     )

@@ -35,8 +35,13 @@ def test_runs_are_cancelled_and_retried_by_a_filter(itinerary: Itinerary) -> Non
     assert itinerary.done(*undo) == "undo of retry runs: done; 3 cancelled\n"
     again = itinerary(*undo)
     assert (again.returncode, "undone already" in again.stderr) == (1, True)
+    itinerary.done("enqueue", "t", "--queue", "bulk", "--at", LATER)
+    assert "1 moved" in itinerary.done("runs", "move", "--queue", "bulk", "--to", "bulk2")
+    (waits,) = json.loads(itinerary.done("runs", "list", "--queue", "bulk2", "--json"))["items"]
+    itinerary.done("runs", "cancel", waits["run_id"])
+    assert "1 deleted" in itinerary.done("runs", "delete", waits["run_id"], "--yes")
     listed = itinerary.done("bulk", "list").splitlines()
-    assert ["undo" in line for line in listed[1:]] == [True, False, False]
+    assert ["undo" in line for line in listed[3:]] == [True, False, False]
     shown = json.loads(itinerary.done("bulk", "show", undo[-1], "--json"))
     assert shown["filter"] == {"queue": "bulk", "state": ["cancelled"], "until": shown["filter"]["until"]}
 
@@ -58,6 +63,8 @@ def test_jobs_are_paused_moved_and_deleted_by_a_filter(itinerary: Itinerary) -> 
     (("runs", "cancel", "a", "--queue", "b"), "ids or a filter, not both"),
     (("runs", "retry", "--queue", "b"), "name the states to run again"),
     (("runs", "cancel", "--since", "yesterdy"), "or how long ago, such as 1h"),
+    (("runs", "delete", "--queue", "b"), "name the states to delete"),
+    (("runs", "move", "a"), "name the queue with --to"),
     (("jobs", "move", "a"), "name the queue with --to"),
     (("jobs", "pause", "a", "--dry-run"), "--dry-run is for what a filter finds"),
 ])  # fmt: skip

@@ -77,6 +77,25 @@ def test_runs_are_cancelled_from_their_list(api: TestClient) -> None:
     assert api.get("/bulk/new?on=runs&action=pause").status_code == 422
 
 
+def test_runs_are_moved_and_deleted_from_their_list(api: TestClient) -> None:
+    for _ in range(2):
+        run_id = api.post("/api/v1/runs", json={"task": "t", "queue": "mail", "run_at": LATER}).json()["run_id"]
+    seen = api.get("/bulk/new?on=runs&action=move&scope=all&queue=mail&into=mail2")
+    assert "Move to a queue: 2 runs" in seen.text
+    began = submit(api, "/bulk", **orders(seen.text)).headers["location"]
+    assert "Move to a queue mail2" in api.get(began).text
+    assert {run["queue"] for run in api.get("/api/v1/runs").json()["items"]} == {"mail2"}
+    api.post(f"/api/v1/runs/{run_id}/cancel")
+    seen = api.get("/bulk/new?on=runs&action=delete&scope=all&queue=mail2")
+    assert (seen.status_code, "name the states to delete" in seen.text.lower()) == (422, True)
+    seen = api.get(f"/bulk/new?on=runs&action=delete&scope=ticked&id={run_id}")
+    assert "This cannot be undone" in seen.text
+    submit(api, "/bulk", **orders(seen.text))
+    assert [run["state"] for run in api.get("/api/v1/runs").json()["items"]] == ["scheduled"]
+    again = api.get(f"/bulk/new?on=runs&action=retry&scope=ticked&id={run_id}")
+    assert again.status_code == 200, "ticked rows need no states"
+
+
 def test_columns_are_in_the_address_and_stay_with_the_filter(api: TestClient, jobs: None) -> None:
     page = api.get("/jobs?tag=night&col=task&col=queue").text
     assert '<th scope="col">Queue</th>' in page

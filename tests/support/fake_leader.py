@@ -282,6 +282,7 @@ class FakeLeaderStore(FakePolls):
             row is None
             or row.state not in WAITING
             or row.attempt != release.attempt
+            or release.queue not in (None, row.queue)
             or row.due_at > now
             or row.cancel_requested_at is not None
             or not _job_allows(self._tables, row, now)

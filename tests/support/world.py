@@ -383,6 +383,13 @@ class World:
         self.reconcile()
         return made.run_id
 
+    def move(self, run_id: str, queue: str, *, told: bool = True) -> None:
+        """Move the waiting run to another queue, as a bulk operation does."""
+        self.store.tables.runs[run_id].queue = queue
+        if told:
+            self.tell("runs_moved", run_ids=[run_id])
+        self.reconcile()
+
     def cancel(self, run_id: str) -> Run:
         run = self.store.runs.request_cancel(run_id)
         self.tell("cancel_run", run_id=run_id)

@@ -42,7 +42,7 @@ class JobFilterIn(Strict):
 
 
 class BulkRunsIn(Strict):
-    """An action on every run that the filter finds; `retry` needs the states in the filter."""
+    """An action on every run that the filter finds; `retry` and `delete` need states or ids in the filter."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -56,9 +56,10 @@ class BulkRunsIn(Strict):
         }
     )
 
-    action: Literal["cancel", "retry"]
+    action: Literal["cancel", "retry", "move", "delete"]
     filter: RunFilterIn | None = None
     all: bool | None = _ALL
+    queue: Queue | None = Field(None, description="Where `move` moves them")
     dry_run: bool | None = _DRY
     idempotency_key: Key | None = None
 

@@ -43,7 +43,8 @@ OUTCOMES: Final = {
     "cancelled": "cancelled", "cancel_requested": "asked to stop", "retried": "run again",
     "retried_before": "run again before, left alone", "limit_missing": "left alone: a limit is gone",
     "paused": "paused", "resumed": "resumed", "moved": "moved", "deleted": "deleted", "restored": "as before",
-    "changed_since": "left alone: changed since", "refused": "left alone: what it names is gone",
+    "changed_since": "left alone: changed since", "sent_before": "left alone: sent to its queue before",
+    "planned_kept": "left alone: a schedule planned it", "refused": "left alone: what it names is gone",
     "unchanged": "left as it is",
 }  # fmt: skip
 
@@ -98,14 +99,15 @@ def preview(
         "job_id": job_id, "state": state or [], "queue": queue, "since": since, "until": until, "q": q, "tag": tag,
         "paused": paused, "source": source, "task": task, "limit_name": limit_name, "limit_key": limit_key,
     }  # fmt: skip
-    wrong, found = NOTHING_WRONG, None
+    wrong, found, reversible = NOTHING_WRONG, None, True
     wanted: dict[str, Any] = {}
     body: dict[str, Any] = {}
     try:
         wanted = _filter(context, on, given) if scope == "all" else _ticked(on, ids or [])
         body = {"action": action.value, "filter": wanted, **({} if wanted else {"all": True})}
         body |= {name: value for name, value in (("queue", into), ("reason", reason)) if value}
-        found = plan(context, read_order(context, who, on, body))
+        order = read_order(context, who, on, body)
+        found, reversible = plan(context, order), order.is_reversible
     except (BadValue, BadValues) as exc:
         wrong = wrong_of(exc, _LABELS)
     kept = [(name, value) for name, value in request.query_params.multi_items() if name not in ("into", "reason")]
@@ -113,7 +115,7 @@ def preview(
         request, "bulk_new.html", wrong=wrong, on=on.value, action=action.value, title=f"{VERBS[action]}: {on}",
         verb=VERBS[action], groups=[] if found is None else _groups(found), plan=found, into=into, reason=reason,
         sample=() if found is None else found.sample, order=json.dumps(body), key=str(uuid7()), kept=kept,
-        back=back_of(on, given), asked=asked_text(wanted),
+        back=back_of(on, given), asked=asked_text(wanted), reversible=reversible,
     )  # fmt: skip
 
 

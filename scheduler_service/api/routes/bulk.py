@@ -36,9 +36,10 @@ Most = Annotated[int, Query(alias="limit", ge=1, le=100, description="Maximum nu
     responses=answers({200: shapes.BulkPlanOut, 202: shapes.BulkOut}, 400, 409, 413, 422),
 )  # fmt: skip
 def bulk_runs(context: Context, who: Who, body: JsonObject, key: IdempotencyKey = None) -> Response:
-    """Cancel or run again every run that the filter finds, page by page; `dry_run` says what would happen, with 200.
+    """Cancel, run again, move or delete every run that the filter finds; `dry_run` says what would happen, with 200.
 
-    Runs enqueued later are not touched. No run is run again twice by bulk operations.
+    Runs enqueued later are not touched. No run is run again twice by bulk operations. A run that was sent to its queue
+    is not moved. Deleting needs the role admin, leaves runs of schedules, and cannot be undone.
     """
     return _asked(context, who, BulkOn.RUNS, with_key(body, key))
 
@@ -84,7 +85,8 @@ def stop_operation(context: Context, who: Who, operation_id: str) -> Response:
 def undo_operation(context: Context, who: Who, operation_id: str) -> Response:
     """Take back what an operation changed, where nobody changed it since.
 
-    Jobs get the version before; new runs of a retry are cancelled. A cancel cannot be undone.
+    Jobs get the version before; new runs of a retry are cancelled; runs that still wait go back to their
+    queue. A cancel of runs and their deletion cannot be undone.
     """
     known_operation(context, operation_id)
     return JSONResponse(operation_body(undo(context, who, operation_id)), 202)

@@ -16,7 +16,7 @@ from scheduler_service.core.audit import Caller
 from scheduler_service.core.bulk import CHANGEABLE, OUTCOMES, BulkAction, BulkOn, BulkOperation, BulkOrder
 from scheduler_service.core.contract.bulk_json import read_bulk
 from scheduler_service.core.contract.request_keys import owned_key
-from scheduler_service.core.run_state import ACTIVE, WAITING, RunState
+from scheduler_service.core.run_state import ACTIVE, IN_FLIGHT, WAITING, RunState
 from scheduler_service.ports.bulk import Stepped, jobs_of, runs_of
 from scheduler_service.ports.history import Total
 
@@ -58,7 +58,7 @@ def read_order(context: ApiContext, who: Caller, on: BulkOn, body: Mapping[str, 
     """Read the operation that the body asks for; Problem 403 if the caller may not."""
     order = read_bulk(on, body, context.clock())
     if order.action is BulkAction.DELETE:
-        demand(who, "admin", "deleting jobs")
+        demand(who, "admin", f"deleting {on}")
     queue = order.options.get("queue")
     if queue is not None and not who.limits.has_queue(queue):
         raise out_of_scope(f"queue {queue}")
@@ -102,6 +102,8 @@ def tell(leader: LeaderLine, stepped: Stepped) -> None:
         leader.tell("cancel_run", {"run_id": run_id})
     if stepped.created:
         leader.tell("run_enqueued", {"run_ids": list(stepped.created)})
+    if stepped.moved:
+        leader.tell("runs_moved", {"run_ids": list(stepped.moved)})
     for job_id in stepped.jobs[:_MOST_HINTS]:
         leader.tell("job_changed", {"job_id": job_id, "change": "modified"})
 
@@ -125,10 +127,12 @@ def _runs(context: ApiContext, order: BulkOrder) -> Iterator[Group]:
 
 def _becomes(action: BulkAction, state: RunState) -> tuple[str | None, str | None]:
     if state not in CHANGEABLE[action]:
+        if action is BulkAction.MOVE and state in IN_FLIGHT:
+            return None, "sent to its queue already"
         return None, "not over yet" if state in ACTIVE else "over already"
-    if action is BulkAction.RETRY:
-        return "retried", None
-    return "cancelled" if state in WAITING else "cancel_requested", None
+    if action is BulkAction.CANCEL:
+        return "cancelled" if state in WAITING else "cancel_requested", None
+    return "retried" if action is BulkAction.RETRY else OUTCOMES[action], None
 
 
 def _jobs(context: ApiContext, order: BulkOrder) -> Iterator[Group]:

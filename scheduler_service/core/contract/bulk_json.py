@@ -24,7 +24,7 @@ _STATES: Final = tuple(state.value for state in RunState)
 def read_bulk(on: BulkOn, body: Mapping[str, Any], now: Instant) -> BulkOrder:
     """The operation that the body asks for; BadValues with every error."""
     errors: list[BadValue] = []
-    allowed = {"filter", "all", "action", "dry_run", KEY_FIELD, *(_OPTIONS if on is BulkOn.JOBS else ())}
+    allowed = {"filter", "all", "action", "dry_run", KEY_FIELD, *_OPTIONS_OF[on]}
     refuse_unknown(body, allowed, errors)
     action = _action(on, body.get("action"), errors)
     given = read_field(body, "filter", read_object, {}, errors)
@@ -36,8 +36,8 @@ def read_bulk(on: BulkOn, body: Mapping[str, Any], now: Instant) -> BulkOrder:
         errors.append(BadValue("filter", given, 'an empty filter finds everything; give a filter, or "all": true'))
     if wanted and everything:
         errors.append(BadValue("all", True, "leave it out where a filter is given"))
-    if action is BulkAction.RETRY and "state" not in wanted and not errors:
-        errors.append(BadValue("filter.state", None, "name the states to run again, such as failed"))
+    if on is BulkOn.RUNS and action in _NEED_STATES and not {"state", "run_ids"} & wanted.keys() and not errors:
+        errors.append(BadValue("filter.state", None, f"name the states to {_NEED_STATES[action]}, such as failed"))
     options = _options(action, body, now, errors)
     if errors:
         raise BadValues(errors)
@@ -150,7 +150,9 @@ def _time(value: Any, field: str) -> str:
 
 _JOB: Final = _named(JOB_ID.fullmatch, "no job can have such an id")
 _RUN: Final = _named(RUN_ID.fullmatch, "no run can have such an id")
+_NEED_STATES: Final = {BulkAction.RETRY: "run again", BulkAction.DELETE: "delete"}
 _OPTIONS: Final = ("queue", "reason", "until")
+_OPTIONS_OF: Final = {BulkOn.RUNS: ("queue",), BulkOn.JOBS: _OPTIONS}
 _FILTERS: Final[Mapping[BulkOn, Mapping[str, Callable[[Any, str], Any]]]] = {
     BulkOn.RUNS: {
         "job_id": _JOB,

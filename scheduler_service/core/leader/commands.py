@@ -54,11 +54,12 @@ class CreateRuns:
 
 
 class Dispatch(NamedTuple):
-    """Dispatch this run: set it `pending` if it still waits with this attempt. `seq` is stored before the publish."""
+    """Set this run `pending` if it still waits with this attempt and in this queue (None: any); `seq` is stored."""
 
     run_id: str
     attempt: int
     seq: int
+    queue: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

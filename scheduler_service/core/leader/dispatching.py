@@ -249,7 +249,7 @@ def _take_out(state: SchedulerState, lane: Lane, runs: list[ActiveRun]) -> list[
     chosen = []
     for run in runs:
         seq = state.numbers.next()
-        chosen.append(Dispatch(run.run_id, run.attempt, seq))
+        chosen.append(Dispatch(run.run_id, run.attempt, seq, lane.queue))
         state.watermarks.in_flight(lane.queue, run.run_id, run.attempt, seq)
         if state.controls.limits:
             state.rates.moved(run.run_id, rates_of(state, run))

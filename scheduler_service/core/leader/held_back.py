@@ -45,6 +45,18 @@ class HeldBack(Generic[Holder]):
             self._ids.add(run.run_id)
             self._others.setdefault(holder, {}).setdefault(run.job_id or "", {})[run.run_id] = None
 
+    def leave(self, run: ActiveRun) -> None:
+        """Let this run wait here no longer."""
+        if run.run_id not in self._ids:
+            return
+        self._ids.discard(run.run_id)
+        job_id = run.job_id or ""
+        for holder in self.holders():
+            self._others.get(holder, {}).get(job_id, {}).pop(run.run_id, None)
+            heap = self._occurrences.get(holder, {}).get(job_id, [])
+            heap[:] = [one for one in heap if one[1] != run.run_id]
+            heapq.heapify(heap)
+
     def take_grown(self) -> list[tuple[Holder, str]]:
         """Return the holders and jobs with new occurrences since the last call."""
         grown, self._grown = list(self._grown), {}

@@ -52,6 +52,12 @@ def queue_up(state: SchedulerState, run: ActiveRun, now: Instant) -> None:
         state.dispatches.queue_up(run)
 
 
+def leave_held(state: SchedulerState, run: ActiveRun) -> None:
+    """Let a run that is moved to another queue wait no longer for what holds the one that it leaves."""
+    state.paused.leave(run)
+    state.frozen.leave(run)
+
+
 def hold_frozen(state: SchedulerState, run: ActiveRun, now: Instant) -> bool:
     """Let the run wait for the end of the freeze that holds it; false if none does."""
     freeze = freeze_of(state, run, now)

@@ -40,6 +40,7 @@ from scheduler_service.core.leader.messages import (
     Query,
     RetryAsked,
     RunEnqueued,
+    RunsMoved,
     Started,
     Succeeded,
 )
@@ -249,6 +250,8 @@ def _take_message(state: SchedulerState, step: Step, message: InboxMessage) -> N
             step.read(state, message.run_id)
         case RunEnqueued():
             polling.enqueued(state, step, message.run_ids)
+        case RunsMoved():
+            polling.moved(state, step, message.run_ids)
         case Query():
             _answer(state, step, message)
         case RebalanceAsked():

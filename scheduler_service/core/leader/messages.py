@@ -133,6 +133,13 @@ class RunEnqueued:
 
 
 @dataclass(frozen=True, slots=True)
+class RunsMoved:
+    """Another process moved these waiting runs to another queue."""
+
+    run_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """A client waits at `reply_to` for the leader's live state; `what`: see `core.leader.queries`."""
 
@@ -142,7 +149,9 @@ class Query:
 
 
 Report = Started | Succeeded | Failed | RetryAsked
-InboxMessage = Report | Heartbeat | JobChanged | ControlChanged | CancelRun | RunEnqueued | Query | RebalanceAsked
+InboxMessage = (
+    Report | Heartbeat | JobChanged | ControlChanged | CancelRun | RunEnqueued | RunsMoved | Query | RebalanceAsked
+)
 
 
 def decode(fields: Mapping[str, str]) -> InboxMessage:
@@ -256,6 +265,10 @@ def _run_enqueued(body: dict[str, Any], at: Instant) -> RunEnqueued:
     return RunEnqueued(tuple(listed(body, "run_ids")))
 
 
+def _runs_moved(body: dict[str, Any], at: Instant) -> RunsMoved:
+    return RunsMoved(tuple(listed(body, "run_ids")))
+
+
 def _query(body: dict[str, Any], at: Instant) -> Query:
     return Query(name(body, "what"), optional_name(body, "subject", 2 * MAX_NAME), name(body, "reply_to"))
 
@@ -270,6 +283,7 @@ _DECODERS: Final[dict[str, Callable[[dict[str, Any], Instant], InboxMessage]]] =
     "control_changed": lambda body, at: ControlChanged(),
     "cancel_run": _cancel_run,
     "run_enqueued": _run_enqueued,
+    "runs_moved": _runs_moved,
     "query": _query,
     "rebalance": lambda body, at: read_asked(body),
 }

@@ -76,6 +76,14 @@ def enqueued(state: SchedulerState, step: Step, run_ids: Sequence[str]) -> None:
             step.read(state, run_id)
 
 
+def moved(state: SchedulerState, step: Step, run_ids: Sequence[str]) -> None:
+    """Read those that memory holds, under the queue that they left; a poll of their new queue finds the others."""
+    for run_id in run_ids:
+        if state.runs.get(run_id) is not None:
+            step.read(state, run_id)
+    state.polls.want()
+
+
 def woken(state: SchedulerState) -> None:
     """Request a poll as soon as possible: another process committed runs."""
     state.polls.want()
@@ -120,6 +128,8 @@ def _take_over(state: SchedulerState, step: Step, run: ActiveRun) -> None:
         reconcile(state, step, run)
     elif known is not None and known.state in FINAL:
         step.read(state, run.run_id)  # its end may not be committed yet, or was refused
+    elif known is not None and known.queue != run.queue:
+        step.read(state, run.run_id)  # it was moved, and the message about that was lost
 
 
 def cancels_read(state: SchedulerState, step: Step, read: CancelsRead) -> None:

@@ -17,6 +17,7 @@ from scheduler_service.core.leader.commands import (
 )
 from scheduler_service.core.leader.dispatching import is_to_be_judged
 from scheduler_service.core.leader.freezing import waits_in_database
+from scheduler_service.core.leader.holding import leave_held
 from scheduler_service.core.leader.in_flight import redispatch, take_claims
 from scheduler_service.core.leader.job_states import hold_back, is_paused
 from scheduler_service.core.leader.lane_polling import stays_in_database
@@ -117,6 +118,8 @@ def reconcile(state: SchedulerState, step: Step, row: ActiveRun) -> None:
         return
     rates.follow_row(state, row)
     known = state.runs.get(row.run_id)
+    if known is not None and known.queue != row.queue:
+        leave_held(state, known)
     if row.state in IN_FLIGHT:
         state.slots.take([row.run_id], uses_of(row.queue, row.limits))
     else:

@@ -43,7 +43,7 @@ from scheduler_service.sql.dialect import Dialect, dialect_of
 from scheduler_service.sql.run_rows import DISPATCHED_COLUMNS, dispatched_run
 from scheduler_service.sql.tables import IS_OCCURRENCE, WAITS, jobs, runs
 
-_DISPATCHES: Final = Batch(run_id=Text, attempt=Integer, seq=BigInteger)
+_DISPATCHES: Final = Batch(run_id=Text, attempt=Integer, seq=BigInteger, queue=Text)
 _NOW: Final = bindparam("now", type_=InstantColumn)
 _CONTROL: Final = bindparam("control", type_=BigInteger)
 _TERM: Final = bindparam("leading_term", type_=BigInteger)
@@ -87,6 +87,7 @@ def _dispatch(dialect: Dialect) -> Update:
     may_go = (
         WAITS,
         runs.c.attempt == batch.c.attempt,
+        or_(batch.c.queue.is_(None), runs.c.queue == batch.c.queue),  # it may have been moved to another
         runs.c.due_at <= _NOW,
         runs.c.cancel_requested_at.is_(None),
         VERSION == _CONTROL,

@@ -52,7 +52,7 @@ RUNNING = a_run(RunState.RUNNING, seq=FIRST_SEQ, pending_at=NOW, published_at=NO
 SOON = a_run(RunState.SCHEDULED, LATER)
 MUCH_LATER = a_run(RunState.SCHEDULED, NOW + MINUTE)
 SENT = DispatchedRun("a", 1, FIRST_SEQ, TERM, None, "shop.add", [], {}, "default", 5, LATER, LATER, None)
-DISPATCHED = DispatchRuns((Dispatch("a", 1, FIRST_SEQ),), "default")
+DISPATCHED = DispatchRuns((Dispatch("a", 1, FIRST_SEQ, "default"),), "default")
 ERROR = {"type": "ValueError", "message": "no"}
 
 
