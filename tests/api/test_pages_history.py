@@ -70,7 +70,7 @@ def _end(run_id: str, place: int, now: int) -> Transition:
 
 def test_failures_are_grouped_by_task_and_error(api: TestClient, ended: list[str]) -> None:
     page = api.get("/failures?within=1h").text
-    for text in ("ValueError", "OSError", "missed", "no 1", ">2</a>", "Try 2 again", "Try 1 again"):
+    for text in ("ValueError", "OSError", "missed", "no 1", ">2</a>", "Run 2 again", "Run 1 again"):
         assert text in page
     assert page.count('action="/failures/retry"') == 2
     overview = api.get("/").text
@@ -170,14 +170,14 @@ def test_of_many_groups_the_largest_are_shown_and_how_many_more_there_are(api: T
     page = api.get("/failures?within=1h").text
     assert page.count('action="/failures/retry"') == 100
     assert "3 smaller groups are not shown" in page
-    assert "Try 3 again" in page
+    assert "Run 3 again" in page
 
 
 def test_a_group_is_tried_again_once_however_often_that_is_asked(api: TestClient, ended: list[str]) -> None:
     group = {"within": "1h", "job_id": "", "task": "pkg.task", "error_type": "ValueError"}
     tried = submit(api, "/failures/retry", **group).headers["location"]
     assert tried.endswith("done=all-retried.2.0")
-    assert "Retried by new runs: 2. Left in the group, not retried from here: 0." in api.get(tried).text
+    assert "Run again: 2. Left in the group, not run again from here: 0." in api.get(tried).text
     assert submit(api, "/failures/retry", **group).headers["location"].endswith("done=none-retried")
     made = api.get("/api/v1/runs?state=scheduled").json()["items"]
     assert sorted(run["retry_of"] for run in made) == sorted(ended[:2])

@@ -32,6 +32,11 @@ class Box:
     frozen: tuple[str, ...]
 
     @property
+    def is_bare(self) -> bool:
+        """Whether there is nothing to show in it."""
+        return not (any(self.ends) or self.closed or self.frozen or (self.planned and self.planned.runs))
+
+    @property
     def more_jobs(self) -> int:
         """Return how many jobs are planned beside those that are named."""
         return self.planned.jobs - len(self.planned.busiest) if self.planned else 0

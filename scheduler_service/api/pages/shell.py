@@ -69,14 +69,14 @@ _DONE: Final = {
     "triggered": "This run was requested just now.",
     "backfilled": "The runs are created and dispatched now, each with its own time.",
     "none-backfilled": "There was nothing left to run.",
-    "retried": "This run retries the earlier one.",
+    "retried": "This run is the earlier one again.",
     "again": "This run is the earlier one again, with your changes.",
     "cancelled": "Cancellation is requested.",
-    "all-retried": "Retried by new runs: {}. Left in the group, not retried from here: {}.",
+    "all-retried": "Run again: {}. Left in the group, not run again from here: {}.",
     "all-backfilled": "Runs created: {}, of so many jobs: {}. They are dispatched now, each with its own time.",
     "signed-out": "You are signed out.",
     "link-revoked": "Revoked: the link shows nothing any more.",
-    "none-retried": "There was nothing left to retry.",
+    "none-retried": "There was nothing left to run again.",
 }
 
 

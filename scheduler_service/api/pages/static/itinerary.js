@@ -60,7 +60,7 @@ function turn() {
 
 button.addEventListener("click", turn);
 document.addEventListener("keydown", (event) => {
-  const typing = event.target.matches("input, select, textarea");
+  const typing = event.target.closest?.("input, select, textarea");
   if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "p" && !button.hidden) turn();
   if (event.key === "/") {
