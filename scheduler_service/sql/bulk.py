@@ -21,10 +21,10 @@ from scheduler_service.ports.history import Total
 from scheduler_service.ports.stores import Page
 from scheduler_service.sql.audit import record
 from scheduler_service.sql.bulk_jobs import jobs_page
-from scheduler_service.sql.bulk_page import PAGE_ACTION, Done
+from scheduler_service.sql.bulk_page import END_ACTION, PAGE_ACTION, Done
 from scheduler_service.sql.bulk_runs import runs_page
 from scheduler_service.sql.bulk_tables import UNFINISHED, bulk_operations
-from scheduler_service.sql.bulk_undo import undo_page
+from scheduler_service.sql.bulk_undo import require_pages, undo_page
 from scheduler_service.sql.database import Database, again_when_busy
 from scheduler_service.sql.paging import page_of, read_cursor
 from scheduler_service.sql.tables import runs
@@ -57,6 +57,7 @@ class SqlBulkStore(BulkStore):
             _remove_old(connection, now)
             if order.undo_of is not None:
                 _check_undo(self._get(connection, order.undo_of))
+                require_pages(connection, order.undo_of)
             # One backward step of the primary key: later runs are not this operation's.
             last_run = connection.execute(select(func.coalesce(func.max(runs.c.id), 0))).scalar_one()
             row = {
@@ -186,7 +187,7 @@ def _note(connection: Connection, before: BulkOperation, done: Done, now: Instan
         by = AuditedChange(before.actor, before.role, PAGE_ACTION)
         record(connection, now, by, before.operation_id, None, {"changed": done.changed})
     if over:
-        ended = AuditedChange(before.actor, before.role, "bulk.end")
+        ended = AuditedChange(before.actor, before.role, END_ACTION)
         record(connection, now, ended, before.operation_id, None, {"counts": counts, "seen": seen})
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 PAGE_ACTION: Final = "bulk.page"
 """The audit entries from which an undo reads what each page changed."""
+END_ACTION: Final = "bulk.end"
 
 
 @dataclass(frozen=True, slots=True)

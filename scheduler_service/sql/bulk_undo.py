@@ -10,14 +10,14 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, select
 
-from itinerary.protocol.errors import BadValues
+from itinerary.protocol.errors import BadValues, Conflict
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.bulk import BulkAction, BulkOn, BulkOperation
 from scheduler_service.core.model import Job
 from scheduler_service.sql.bulk_jobs import locked_jobs, write_changes
 from scheduler_service.sql.bulk_moves import move_runs
-from scheduler_service.sql.bulk_page import PAGE_ACTION, Done
+from scheduler_service.sql.bulk_page import END_ACTION, PAGE_ACTION, Done
 from scheduler_service.sql.bulk_runs import cancel_runs
 from scheduler_service.sql.database import Database, savepoint
 from scheduler_service.sql.job_rows import VERSION_COLUMNS, version_of
@@ -32,7 +32,8 @@ _MOVED_BACK: Final = {"moved": "restored", "unchanged": "changed_since"}
 def undo_page(
     database: Database, connection: Connection, undo: BulkOperation, place: str | None, now: Instant, by: AuditedChange
 ) -> Done:
-    """Take back the operation's next page behind `place`."""
+    """Take back the operation's next page behind `place`; Conflict if pages were pruned meanwhile."""
+    require_pages(connection, str(undo.order.undo_of))
     after = 0 if place is None else read_cursor(place, int)[0]
     pages = select(_A.id, _A.action, _A.after).where(_A.subject == undo.order.undo_of, _A.id > after)
     entry = connection.execute(pages.where(_A.action == PAGE_ACTION).order_by(_A.id).limit(1)).first()
@@ -49,6 +50,16 @@ def undo_page(
         counts, ids, stopping = cancel_runs(database, connection, new, now)
         return Done(following, len(new), counts, ids, stopping=stopping)
     return _jobs_back(connection, undo, changed, following, now, by)
+
+
+def require_pages(connection: Connection, operation_id: str) -> None:
+    """Refuse an operation whose pages may be gone: its beginning is older than they are, and pruned before them."""
+    first = select(_A.action).where(_A.subject == operation_id).order_by(_A.id).limit(1)
+    if connection.execute(first).scalar() in (None, PAGE_ACTION, END_ACTION):
+        raise Conflict(
+            f"what operation {operation_id} changed is no longer in the audit log; change it back by another operation",
+            "not-undoable",
+        )
 
 
 def _jobs_back(

@@ -136,6 +136,21 @@ def test_a_link_shows_the_parts_that_its_page_loads_and_those_of_no_other(
     assert guest.get("/parts/distribution", headers=forged).status_code == 401
 
 
+def test_a_part_of_a_shared_page_shows_what_the_page_shows_and_nothing_beside(
+    operator: TestClient, browsers: Browsers
+) -> None:
+    guest = browsers()
+    wanted = {
+        "": {"": 200, "?window=6h": 200, "?window=6h&tz=UTC": 200, "?window=7d": 401, "?queue=mail": 401},
+        "?window=1h&queue=mail": {"?window=1h": 200, "?window=1h&queue=mail": 401},
+        "?window=7d": {"?window=7d": 200, "?window=6h": 401, "?window=7d&window=6h": 401, "?of_workers=true": 401},
+    }
+    for query, parts in wanted.items():
+        current = {"HX-Request": "true", "HX-Current-URL": f"http://127.0.0.1{shared(operator, f'/{query}')}"}
+        found = {part: guest.get(f"/parts/trends{part}", headers=current).status_code for part in parts}
+        assert found == parts
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 def test_a_link_is_for_reading(operator: TestClient, browsers: Browsers, method: str) -> None:
     link = shared(operator, "/jobs/a.job")

@@ -177,6 +177,28 @@ def test_an_undone_retry_cancels_what_it_created(sql_stores: StoreBed, bulk: Sql
         began(bulk, replace(before.order, undo_of=undo.operation_id))
 
 
+def test_an_undo_whose_pages_are_gone_says_so_and_changes_nothing(sql_stores: StoreBed, bulk: SqlBulkStore) -> None:
+    sql_stores.jobs.create(a_job("job"))
+    before = carried_out(bulk, began(bulk, jobs_order(BulkAction.PAUSE, {})))
+    undo = began(bulk, replace(before.order, undo_of=before.operation_id))
+    assert sql_stores.database is not None
+    with (
+        sql_stores.database.write() as connection
+    ):  # its entries in the audit log cannot be edited
+        connection.execute(update(bulk_operations).values(undo_of=None))
+        ours = bulk_operations.c.operation_id
+        connection.execute(update(bulk_operations).where(ours == before.operation_id).values(operation_id="older"))
+        connection.execute(update(bulk_operations).where(ours == undo.operation_id).values(undo_of="older"))
+    undone = carried_out(bulk, undo)
+    assert (undone.progress.state, undone.progress.counts) == (BulkState.FAILED, {})
+    assert "is no longer in the audit log" in str(undone.progress.error)
+    assert job_of(sql_stores, "job").paused
+    with sql_stores.database.write() as connection:
+        connection.execute(update(bulk_operations).values(undo_of=None))
+    with pytest.raises(Conflict, match="is no longer in the audit log"):
+        began(bulk, replace(before.order, undo_of="older"))
+
+
 def test_a_pause_is_undone_for_exactly_the_jobs_that_it_changed(sql_stores: StoreBed, bulk: SqlBulkStore) -> None:
     for number in range(7):
         sql_stores.jobs.create(a_job(f"job.{number}", tags=["nightly"]))

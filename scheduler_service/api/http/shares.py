@@ -4,9 +4,10 @@ Promises: a link gives a viewer's rights, by GET, for its page and the parts of 
 is revoked, and with the token or rule behind it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from fastapi import Request
 
@@ -17,8 +18,11 @@ from scheduler_service.core.audit import Caller
 from scheduler_service.core.share_links import ShareLink
 
 SHARED: Final = "/shared/"
-_PARTS: Final = {"/": ("/parts/distribution", "/parts/trends")}
-"""The parts that a page loads by addresses of their own, by its path."""
+_PARTS: Final[Mapping[str, Mapping[str, Mapping[str, str]]]] = {
+    "/": {"/parts/distribution": {}, "/parts/trends": {"window": "6h"}}
+}
+"""The parts that a page loads by addresses of their own, by its path: what the page's query chooses, with defaults."""
+_OF_READER: Final = "tz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +53,18 @@ def shared_view(request: Request) -> SharedView | None:
         return given
     secret = shared_from(request)
     view = view_of(request, secret) if secret and request.method == "GET" else None
-    if view is None or request.url.path not in _PARTS.get(urlsplit(view.link.address).path, ()):
-        return None
-    return view
+    return view if view is not None and _is_part(request, view.link.address) else None
+
+
+def _is_part(request: Request, page: str) -> bool:
+    """Whether the page loads just that: nothing is chosen that it does not show."""
+    address = urlsplit(page)
+    usual = _PARTS.get(address.path, {}).get(request.url.path)
+    if usual is None:
+        return False
+    shown = dict(usual) | {name: value for name, value in parse_qsl(address.query) if name in usual}
+    asked = [(name, value) for name, value in request.query_params.multi_items() if name != _OF_READER]
+    return all(shown.get(name) == value for name, value in asked)
 
 
 def shared_from(request: Request) -> str:
