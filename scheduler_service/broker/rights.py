@@ -92,6 +92,7 @@ WORKER: Final = Rights(
         "EXISTS {k}itinerary:cancel:x",
         "HSET {k}itinerary:result:x v 1",
         "EXPIRE {k}itinerary:result:x 60",
+        "MEMORY USAGE {k}itinerary:logs",
         "HGET {k}itinerary:generation:server mark",
         f"ZRANGE {PREFIXES} 0 -1",
     ),
@@ -171,4 +172,4 @@ def _answered(connection: Any) -> bool:
 def _command(call: str) -> str:
     """The name as ACLs have it, with a subcommand where the command has them."""
     first, second, *_ = (*call.lower().split(), "")
-    return f"{first}|{second}" if first == "script" else first
+    return f"{first}|{second}" if first in ("script", "memory") else first

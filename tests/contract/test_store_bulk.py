@@ -182,9 +182,7 @@ def test_an_undo_whose_pages_are_gone_says_so_and_changes_nothing(sql_stores: St
     before = carried_out(bulk, began(bulk, jobs_order(BulkAction.PAUSE, {})))
     undo = began(bulk, replace(before.order, undo_of=before.operation_id))
     assert sql_stores.database is not None
-    with (
-        sql_stores.database.write() as connection
-    ):  # its entries in the audit log cannot be edited
+    with sql_stores.database.write() as connection:  # its entries in the audit log cannot be edited
         connection.execute(update(bulk_operations).values(undo_of=None))
         ours = bulk_operations.c.operation_id
         connection.execute(update(bulk_operations).where(ours == before.operation_id).values(operation_id="older"))

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from itinerary.protocol.attempt_logs import PackedLog
+from itinerary.protocol.attempt_logs import LONGEST_PACKED, PackedLog
 from itinerary.protocol.instants import SECOND, Instant, format_instant
 from itinerary.protocol.wire import AGAIN_FIELD, entry
 from itinerary.worker.claim import CLAIM_SECONDS
@@ -23,15 +23,17 @@ ANY_TOKEN: Final = "*"
 # Longer than a worker may hold another message of the attempt, behind a rate limit or in its queue.
 _DONE_SECONDS: Final = 7 * 24 * 3600
 
-# All logs that wait for a leader at a time, and how long one may.
+# All logs that wait for a leader at a time, measured once for so many; and how long one may.
 _LOGS_BYTES: Final = 32 * 1024 * 1024
+_MEASURED_EVERY: Final = 64
 _LOGS_SECONDS: Final = 24 * 3600
 
 # KEYS: claim, result, inbox, logs. ARGV: token, whether it claimed, seconds of the result, whether it is sent again, v,
 # type, at, body, the field for "again", seconds of the claim; where there is a log: it, its end, the task id, how many
-# logs may wait, and how long. A log that Redis refuses stops no report. A claim that reads `done` was reported: the
-# second sender (a lost reply, a killed child, a main process that repeats its reports) sends nothing. A won claim that
-# is gone means that Redis lost data, or that the leader has given the attempt up; the report is still true.
+# of the longest logs may wait, how long, how many bytes of all, and at which numbers they are measured. A server that
+# does not measure keeps as many as surely fit. A log that Redis refuses stops no report. A claim that reads `done` was
+# reported: the second sender (a lost reply, a killed child, a main process that repeats its reports) sends nothing. A
+# won claim that is gone means that Redis lost data, or that the leader has given the attempt up; the report is true.
 _REPORT: Final = """
 local holder = redis.call('GET', KEYS[1])
 if holder == 'done' then return 0 end
@@ -46,7 +48,15 @@ else
 end
 redis.call('SET', KEYS[1], 'done', 'EX', ARGV[10])
 if ARGV[11] then
-  redis.pcall('XADD', KEYS[4], 'MAXLEN', '~', ARGV[14], '*', 'task_id', ARGV[13], 'end', ARGV[12], 'log', ARGV[11])
+  local waiting = redis.pcall('XLEN', KEYS[4])
+  local few, kept = tonumber(ARGV[14]), 0
+  if type(waiting) ~= 'number' or waiting <= few or waiting % ARGV[17] ~= 0 then
+    kept = 1e9
+  else
+    local used = redis.pcall('MEMORY', 'USAGE', KEYS[4], 'SAMPLES', '0')
+    kept = type(used) == 'number' and math.max(few, math.floor(waiting * ARGV[16] / used)) or few
+  end
+  redis.pcall('XADD', KEYS[4], 'MAXLEN', '~', kept, '*', 'task_id', ARGV[13], 'end', ARGV[12], 'log', ARGV[11])
   redis.pcall('EXPIRE', KEYS[4], ARGV[15])
 end
 return 1
@@ -125,8 +135,9 @@ def send(
     flags = [token, "1" if claimed else "0", str(CLAIM_SECONDS), "1" if again else "0"]
     args = [*flags, *fields.values(), AGAIN_FIELD, str(_DONE_SECONDS)]
     if log is not None:
-        # The bound assumes that all logs are as long as this one.
-        args += [log.text, str(log.end), report.task_id, str(_LOGS_BYTES // len(log.text)), str(_LOGS_SECONDS)]
+        few = _LOGS_BYTES // LONGEST_PACKED
+        args += [log.text, str(log.end), report.task_id, str(few), str(_LOGS_SECONDS)]
+        args += [str(_LOGS_BYTES), str(_MEASURED_EVERY)]
     return bool(connection.run_script(_REPORT, keys, args))
 
 
