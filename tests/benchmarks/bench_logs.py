@@ -1,8 +1,9 @@
 """What keeping logs costs a task that writes 100 MB of them, and how late a follower sees a line.
 
 The same task, in one pool process of a real Celery worker whose own handler writes each line to its log file at level
-INFO: once with `attach(logs="records")`, once with `logs="nothing"`, in turns. Compared are seconds of CPU of the
-task's process, the best of each, since other programs of the machine take the clock's.
+INFO: with `attach(logs="records")` and `logs="nothing"`, in turns; and one that prints, with "output" and "nothing".
+Compared are seconds of CPU of the task's process, by the median of the ratios of neighbours, since other programs of
+the machine slow them all.
 """
 
 import re
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 from itinerary.protocol.attempt_logs import unpacked
@@ -46,22 +48,26 @@ def _worker(bench: Bench, logs: str) -> Child:
 
 
 def _cost(bench: Bench, sent: RedisSentLogs, megabytes: int, rounds: int) -> Iterator[Figure]:
-    for logs in ("records", "nothing"):
+    for logs in ("records", "output", "nothing"):
         _worker(bench, logs)
-    best: dict[str, float] = {}
-    for n in range(rounds):
-        for logs in ("nothing", "records"):
-            name = f"{logs}-{n}"
-            bench.publish(dispatched(name, "bench.write", megabytes, SIZE, queue=logs, headers=ALL))
-            cpu, _ = bench.report_of(name, Succeeded, timeout=600).result
-            best[logs] = min(best.get(logs, cpu), cpu)
-            (bench.folder / f"{logs}.log").write_text("")
-    yield Figure(f"CPU of a task that logs {megabytes} MB in lines of {SIZE} bytes", best["records"], "s",
-                 peer="without capture", peer_value=best["nothing"])  # fmt: skip
-    yield Figure("  of it for keeping", 100 * (best["records"] / best["nothing"] - 1), "%", target=5)
-    kept, _ = sent.read(100, 0)
-    yield Figure("kept of it", len(unpacked(kept[-1].compressed)), "bytes", better="higher", target=65_000)
-    sent.forget([one.entry for one in kept])
+    cpu: dict[str, list[float]] = {"records": [], "nothing": [], "output": [], "nothing printed": []}
+    turns = [(n, logs) for n in range(rounds) for logs in cpu]
+    for n, turn in turns:
+        logs, *prints = turn.split()
+        name = f"{logs}-{len(prints)}-{n}"
+        prints_it = bool(prints) or logs == "output"
+        bench.publish(dispatched(name, "bench.write", megabytes, SIZE, prints_it, queue=logs, headers=ALL))
+        seconds, _ = bench.report_of(name, Succeeded, timeout=600).result
+        cpu[turn].append(seconds)
+        (bench.folder / f"{logs}.log").write_text("")
+    for what, kept, plain in (("logs", "records", "nothing"), ("prints", "output", "nothing printed")):
+        yield Figure(f"CPU of a task that {what} {megabytes} MB in lines of {SIZE} bytes", median(cpu[kept]), "s",
+                     peer="without capture", peer_value=median(cpu[plain]))  # fmt: skip
+        ratio = median(of / without for of, without in zip(cpu[kept], cpu[plain], strict=True))
+        yield Figure("  of it for keeping", 100 * (ratio - 1), "%", target=5)
+    stored, _ = sent.read(100, 0)
+    yield Figure("kept of it", len(unpacked(stored[-1].compressed)), "bytes", better="higher", target=65_000)
+    sent.forget([one.entry for one in stored])
 
 
 def _delay(bench: Bench, seconds: int) -> Figure:

@@ -13,12 +13,15 @@ log = logging.getLogger("bench.rows")
 
 
 @app.task(name="bench.write")
-def write(megabytes: int, size: int) -> list[float]:
-    """Log so many megabytes in lines of this size; return seconds of CPU and of the clock."""
+def write(megabytes: int, size: int, prints: bool) -> list[float]:
+    """Log or print so many megabytes in lines of this size; return seconds of CPU and of the clock."""
     line = "x" * (size - 20)
     began, cpu = time.perf_counter(), time.process_time()
     for n in range(megabytes * 1_000_000 // size):
-        log.info("row %010d %s", n, line)
+        if prints:
+            print(f"row {n:010} {line}")
+        else:
+            log.info("row %010d %s", n, line)
     return [time.process_time() - cpu, time.perf_counter() - began]
 
 

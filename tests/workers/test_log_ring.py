@@ -17,6 +17,12 @@ from itinerary.worker.log_capture import Capture
 from itinerary.worker.log_ring import LogRing
 
 
+def add(ring: LogRing, made: logging.LogRecord) -> None:
+    capture = Capture(output=False, alone=True)
+    capture._only = ring
+    capture.handle(made)
+
+
 def record(message: object, *args: Any, level: int = logging.INFO, **kwargs: Any) -> logging.LogRecord:
     made = logging.LogRecord("app.tasks", level, "app.py", 1, message, args, kwargs.pop("exc_info", None), **kwargs)
     made.created = 1_795_939_200.25
@@ -26,7 +32,7 @@ def record(message: object, *args: Any, level: int = logging.INFO, **kwargs: Any
 def test_a_line_says_when_how_and_where() -> None:
     ring = LogRing()
     assert ring.is_empty
-    ring.add_record(record("%d rows", 3))
+    add(ring, record("%d rows", 3))
     assert not ring.is_empty
     assert ring.tail().text == "2026-11-29 08:00:00.250 INFO app.tasks: 3 rows\n"
     assert (ring.tail().start, ring.tail().end) == (0, len(ring.tail().text))
@@ -37,7 +43,7 @@ def test_a_traceback_follows_its_line() -> None:
     try:
         raise KeyError("absent")
     except KeyError:
-        ring.add_record(record("failed", level=logging.ERROR, exc_info=sys.exc_info()))
+        add(ring, record("failed", level=logging.ERROR, exc_info=sys.exc_info()))
     lines = ring.tail().text.splitlines()
     assert (lines[0][-6:], lines[1], lines[-1]) == (
         "failed",
@@ -52,7 +58,7 @@ def test_a_traceback_follows_its_line() -> None:
 def test_the_last_64_kib_stay_whatever_was_written(line: str) -> None:
     ring = LogRing()
     for n in range(3_000_000 // len(line)):
-        ring.add_record(record(f"{line} {n}"))
+        add(ring, record(f"{line} {n}"))
     tail = ring.tail()
     assert tail.text.endswith(f"{line[-100:]} {n}\n")
     assert KEPT_BYTES - len(line.encode()) - 100 <= len(tail.text.encode()) <= KEPT_BYTES
@@ -64,7 +70,7 @@ def test_a_reader_goes_on_where_it_was() -> None:
     ring = LogRing()
     read, text = 0, ""
     for n in range(500):
-        ring.add_record(record(f"line {n}"))
+        add(ring, record(f"line {n}"))
         if n % 7 == 0:
             new = ring.tail(read)
             assert new.start == read
@@ -76,7 +82,7 @@ def test_a_reader_goes_on_where_it_was() -> None:
 def test_what_a_slow_reader_missed_is_missing_at_the_start() -> None:
     ring = LogRing()
     for n in range(100_000):
-        ring.add_record(record(f"line {n}"))
+        add(ring, record(f"line {n}"))
     tail = ring.tail(10)
     assert tail.start > 10
     assert tail == ring.tail()
@@ -84,7 +90,7 @@ def test_what_a_slow_reader_missed_is_missing_at_the_start() -> None:
 
 def test_half_characters_and_nul_are_kept_as_text_that_can_be_stored() -> None:
     ring = LogRing()
-    ring.add_record(record("half \ud800 a pair, a nul \x00, \x1b[31mred"))
+    add(ring, record("half \ud800 a pair, a nul \x00, \x1b[31mred"))
     tail = ring.tail()
     assert tail.text.endswith("half \ufffd a pair, a nul \x00, \x1b[31mred\n")
     assert unpacked(compressed_of(packed(tail).text)) == tail.text
@@ -94,7 +100,7 @@ def test_half_characters_and_nul_are_kept_as_text_that_can_be_stored() -> None:
 def test_known_values_are_hidden_before_a_line_is_cut() -> None:
     secret = "s3cr3t-of-the-test"
     ring = LogRing(Hiding([secret]))
-    ring.add_record(record(f"{'x' * 300_000}{secret}{'y' * (KEPT_BYTES - 10)}"))
+    add(ring, record(f"{'x' * 300_000}{secret}{'y' * (KEPT_BYTES - 10)}"))
     ring.add("OUTPUT", "stdout", f"printed {secret}")
     assert "s3cr3t" not in ring.tail().text
     assert "printed ***" in ring.tail().text
@@ -143,6 +149,39 @@ def test_a_line_that_a_task_does_not_end_is_its_own_and_never_the_next_ones(monk
     capture.end()
     shown = [[line[24:] for line in ring.tail().text.splitlines()] for ring in (first, second)]
     assert shown == [["OUTPUT stdout: of the first"], ["OUTPUT stdout: of the second", "OUTPUT stderr: and its end"]]
+
+
+def test_a_record_says_what_its_arguments_were_when_it_was_written() -> None:
+    capture = Capture(output=False, alone=True)
+    ring = capture.begin(str)
+    rows = [1, 2]
+    capture.handle(record("%s", rows))
+    rows.append(3)
+    capture.end()
+    assert ring.tail().text.endswith(": [1, 2]\n")
+
+
+@pytest.mark.parametrize("before", [0, KEPT_BYTES - 5, 2 * KEPT_BYTES - 5], ids=["short", "a log", "two logs"])
+def test_a_value_that_stands_across_two_writes_is_hidden(monkeypatch: pytest.MonkeyPatch, before: int) -> None:
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    capture = Capture(output=True, alone=True)
+    ring = capture.begin(Hiding(["s3cr3t-of-the-test"]))
+    for part in ("x" * before, "a s3cr3t-of", "-the-test, ", "y" * 100, " b\n"):
+        sys.stdout.write(part)
+    capture.end()
+    assert ring.tail().text.endswith(f"a ***, {'y' * 100} b\n")
+    assert "s3cr3t" not in ring.tail().text
+
+
+def test_of_a_line_that_never_ends_the_end_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    capture = Capture(output=True, alone=True)
+    ring = capture.begin(str)
+    for n in range(100_000):
+        sys.stdout.write(f"\r{n} rows")
+    capture.end()
+    assert ring.tail().text.endswith("\r99998 rows\r99999 rows\n")
+    assert KEPT_BYTES - 20 <= len(ring.tail().text) <= KEPT_BYTES
 
 
 @pytest.mark.parametrize("text", ["", "?", "AAAA", packed(LogRing().tail()).text[:-4], "A" * 200_000])

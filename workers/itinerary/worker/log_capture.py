@@ -14,14 +14,14 @@ from typing import Any, Final, TextIO
 
 from celery.exceptions import SoftTimeLimitExceeded
 
+from itinerary.protocol.attempt_logs import KEPT_BYTES
 from itinerary.worker.hiding import Hide
-from itinerary.worker.log_ring import LogRing
+from itinerary.worker.log_ring import LONG, UNMEASURED, LogRing, traces_of
 
 # Celery's logger of what a task prints, where it redirects output to its logs, which it does by default.
 _REDIRECTED: Final = "celery.redirected"
 # Lines of Celery and of ours about a run, beside the task's own.
 _NOT_THE_TASKS: Final = frozenset({"celery.app.trace", "celery.pool", "celery.worker.request", "itinerary.worker"})
-_LONGEST_PART: Final = 64 * 1024
 
 log = logging.getLogger("itinerary.worker")
 
@@ -59,22 +59,33 @@ class Capture(logging.Handler):
         self._only = None
 
     def handle(self, record: logging.LogRecord) -> bool:
-        """Add the record; called for each, without a lock of the handler's own."""
-        ring = _here.get() or self._only
-        if ring is not None and record.name not in self._left_out:
+        """Add the record as the handlers before show it; called for each, without a lock, and in one frame.
+
+        Its text is taken now: what its arguments hold may be another thing when the log is read.
+        """
+        ring = self._only or _here.get()  # not by `ring()`: a frame costs a task that logs much
+        if ring is None or (name := record.name) in self._left_out:
+            return True
+        try:
             try:
-                ring.add_record(record)
-            except SoftTimeLimitExceeded:  # a signal's, meant for the task
-                raise
-            except Exception as exc:  # noqa: BLE001 - a record's arguments are the user's and may raise anything
-                ring.add(record.levelname, record.name, f"<a record that cannot be shown: {type(exc).__name__}>")
+                message = record.message  # those handlers have formatted it
+            except AttributeError:
+                message = record.getMessage()
+            if record.exc_info or record.stack_info:
+                message = f"{message}{traces_of(record)}"
+            fresh = ring.fresh
+            fresh.append((record.created, record.levelname, name, message))
+            if len(fresh) >= UNMEASURED or len(message) > LONG:
+                ring.measure()
+        except SoftTimeLimitExceeded:  # a signal's, meant for the task
+            raise
+        except Exception as exc:  # noqa: BLE001 - a record's arguments are the user's and may raise anything
+            ring.add(record.levelname, name, f"<a record that cannot be shown: {type(exc).__name__}>")
         return True
 
-    def write(self, stream: str, text: str) -> None:
-        """Add a line of output."""
-        ring = _here.get() or self._only
-        if ring is not None:
-            ring.add("OUTPUT", stream, text)
+    def ring(self) -> LogRing | None:
+        """The ring of the attempt whose code this is."""
+        return self._only or _here.get()
 
     def _listen(self) -> None:
         """Stand behind the handlers that are there: logging may have been set up anew since the last task."""
@@ -105,6 +116,14 @@ class Capture(logging.Handler):
                     yield logger
 
 
+class _Open(threading.local):
+    """What a thread wrote since its last whole line, and how long that is."""
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+        self.size = 0
+
+
 class _Copied:
     """A stream of output, whose whole lines are also added to the ring."""
 
@@ -112,17 +131,22 @@ class _Copied:
         self._stream = stream
         self._name = name
         self._capture = capture
-        self._parts = threading.local()
+        self._of_thread = _Open()
 
     def write(self, text: str) -> int:
         """Write to the stream, and keep."""
         written = self._stream.write(text)
-        self._keep(text)
+        try:
+            self._keep(text)
+        except SoftTimeLimitExceeded:
+            raise
+        except Exception as exc:  # noqa: BLE001 - printing must not fail for a copy
+            log.debug("output is not kept: %r", exc)
         return written
 
     def end_line(self) -> None:
         """Keep what this thread wrote since its last whole line."""
-        if getattr(self._parts, "open", ""):
+        if self._of_thread.parts:
             self._keep("\n")
 
     def writelines(self, lines: Any) -> None:
@@ -131,20 +155,21 @@ class _Copied:
             self.write(line)
 
     def _keep(self, text: str) -> None:
-        try:
-            self._add_lines(text)
-        except SoftTimeLimitExceeded:
-            raise
-        except Exception as exc:  # noqa: BLE001 - printing must not fail for a copy
-            log.debug("output is not kept: %r", exc)
-
-    def _add_lines(self, text: str) -> None:
-        *lines, rest = (getattr(self._parts, "open", "") + text).split("\n")
-        if len(rest) > _LONGEST_PART:
-            lines, rest = [*lines, rest], ""
-        self._parts.open = rest
-        for line in lines:
-            self._capture.write(self._name, line)
+        """Add the lines that end here: whole, since a value to hide may stand across two writes."""
+        here = self._of_thread
+        here.parts.append(text)
+        here.size += len(text)
+        if "\n" in text:
+            *lines, rest = "".join(here.parts).split("\n")
+            here.parts, here.size = [rest] if rest else [], len(rest)
+            ring = self._capture.ring()
+            if ring is not None:
+                for line in lines:
+                    ring.add("OUTPUT", self._name, line)
+        elif here.size > 2 * KEPT_BYTES:
+            ring = self._capture.ring()
+            end = "" if ring is None else ring.hide("".join(here.parts))[-KEPT_BYTES:]
+            here.parts, here.size = [end], len(end)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

@@ -1,8 +1,8 @@
 """The last lines of one attempt, in memory: a ring of bounded size, whatever the task writes.
 
 Owns the form of a line and the positions: characters since the attempt began. Promises that a tail is the end of all
-that was written, at most 64 KiB of UTF-8, without a value that `hide` knows. Adding a line costs a fifth of a
-microsecond: lines are measured in groups, and become text only when asked for. Never talks to Redis.
+that was written, at most 64 KiB of UTF-8, without a value that `hide` knows. Lines are measured, and values hidden, in
+groups, and lines become text only when asked for. Never talks to Redis.
 """
 
 import re
@@ -11,68 +11,58 @@ import time
 import traceback
 from collections import deque
 from logging import LogRecord
-from typing import Any, Final
+from typing import Final
 
 from itinerary.protocol.attempt_logs import KEPT_BYTES, Tail
 from itinerary.worker.hiding import AS_IT_IS, Hide
 
-_UNMEASURED: Final = 64
-_LONG: Final = 4 * 1024
+UNMEASURED: Final = 64
+LONG: Final = 4 * 1024
 # A larger group is cut at once: a ring holds no more than this beside its tail.
-_LARGEST: Final = _UNMEASURED * _LONG
+_LARGEST: Final = UNMEASURED * LONG
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 _ABSENT: Final = "\ufffd"
 # Date, spaces, colon and line feed beside level, name and message: see `_text`.
 _FRAME: Final = 28
 # A time, level, name and message; without a time, the message is the end of a line that was longer than the ring.
-_Line = tuple[float | None, str, str, str]
+Line = tuple[float | None, str, str, str]
 
 
 class LogRing:
-    """The lines of one attempt; several threads of its task may add to it."""
+    """The lines of one attempt; several threads of its task may add to it.
 
-    __slots__ = ("_end", "_fresh", "_groups", "_held", "_hide", "_lock")
+    `fresh` has the newest lines, with values that `hide` will replace. Who appends there calls `measure` at UNMEASURED
+    lines, or behind one above LONG.
+    """
+
+    __slots__ = ("_end", "_groups", "_held", "_lock", "fresh", "hide")
 
     def __init__(self, hide: Hide = AS_IT_IS) -> None:
-        self._hide = hide
-        self._fresh: list[_Line] = []
-        self._groups: deque[tuple[int, list[_Line]]] = deque()
+        self.hide = hide
+        self.fresh: list[Line] = []
+        self._groups: deque[tuple[int, list[Line]]] = deque()
         self._held = 0
         self._end = 0
         # Reentrant: a signal's handler may log while this thread measures.
         self._lock = threading.RLock()
 
-    def add_record(self, record: LogRecord) -> None:
-        """Add a record as the handlers before show it: with its traceback, if it has one."""
-        message = record.__dict__.get("message")  # those handlers have formatted it
-        if message is None:
-            message = record.getMessage()
-        if record.exc_info or record.stack_info:
-            message = f"{message}{_trace(record)}"
-        if self._hide is not AS_IT_IS:
-            message = self._hide(message)
-        fresh = self._fresh
-        fresh.append((record.created, record.levelname, record.name, message))
-        if len(fresh) >= _UNMEASURED or len(message) > _LONG:
-            self._measure()
-
     def add(self, level: str, name: str, message: str) -> None:
         """Add a line that is no record."""
-        self._fresh.append((time.time(), level, name, self._hide(message)))
-        if len(self._fresh) >= _UNMEASURED or len(message) > _LONG:
-            self._measure()
+        self.fresh.append((time.time(), level, name, message))
+        if len(self.fresh) >= UNMEASURED or len(message) > LONG:
+            self.measure()
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing was written so far."""
-        return not self._fresh and not self._end
+        return not self.fresh and not self._end
 
     def tail(self, after: int = 0) -> Tail:
         """The end of the text, from position `after` on if the ring still has it."""
         with self._lock:
-            self._measure()
+            self.measure()
             end, size = self._end, 0
-            wanted: list[list[_Line]] = []
+            wanted: list[list[Line]] = []
             for measured, group in reversed(self._groups):
                 if size >= min(KEPT_BYTES, end - after):
                     break
@@ -81,10 +71,10 @@ class LogRing:
         text = _bounded(_SURROGATES.sub(_ABSENT, "".join(_text(line) for group in reversed(wanted) for line in group)))
         return Tail(text, end).after(after)
 
-    def _measure(self) -> None:
+    def measure(self) -> None:
         """Move the new lines into the ring, and drop the oldest groups that are not needed for a whole tail."""
         with self._lock:
-            group, self._fresh = self._fresh, []
+            group = self._taken()
             size = sum([len(level) + len(name) + len(message) for _, level, name, message in group])
             size += _FRAME * len(group)
             self._end += size
@@ -95,6 +85,17 @@ class LogRing:
                 self._held += size
             while self._held - (self._groups[0][0] if self._groups else self._held) >= KEPT_BYTES:
                 self._held -= self._groups.popleft()[0]
+
+    def _taken(self) -> list[Line]:
+        """The new lines, taken out without a value that is hidden; other threads may append meanwhile."""
+        count = len(self.fresh)
+        group = self.fresh[:count]
+        del self.fresh[:count]
+        if self.hide is not AS_IT_IS:
+            together = "\n".join([line[3] for line in group])
+            if self.hide(together) != together:
+                return [(at, level, name, self.hide(message)) for at, level, name, message in group]
+        return group
 
 
 def _bounded(text: str) -> str:
@@ -107,7 +108,7 @@ def _bounded(text: str) -> str:
     return whole or end
 
 
-def _text(line: _Line) -> str:
+def _text(line: Line) -> str:
     at, level, name, message = line
     if at is None:
         return message
@@ -116,7 +117,8 @@ def _text(line: _Line) -> str:
     return f"{date}.{int((at - whole) * 1000):03d} {level} {name}: {message}\n"
 
 
-def _trace(record: Any) -> str:
+def traces_of(record: LogRecord) -> str:
+    """The traceback and the stack of a record, each from a new line on."""
     parts = []
     if record.exc_info and record.exc_info[1] is not None:
         parts.append(record.exc_text or "".join(traceback.format_exception(*record.exc_info)).rstrip("\n"))
