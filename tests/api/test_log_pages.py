@@ -64,6 +64,20 @@ def test_a_kept_log_is_shown_as_text_and_never_as_markup(
         assert 'hx-get="/parts/log' not in shown
 
 
+def test_the_page_of_a_run_keeps_what_follows_an_attempt_and_begins_anew_with_the_next(
+    api: TestClient, bed: StoreBed, lease: Lease
+) -> None:
+    (waiting,) = bed.make(lease, one_off(host_now() + 60 * SECOND))
+    shown = api.get(f"/runs/{waiting.run_id}").text
+    assert 'id="logs-1-ahead"' in shown
+    part = api.get(f"/runs/{waiting.run_id}/logs", headers=PART).text
+    assert "has not been dispatched yet" in part
+    assert "hx-get" not in part, "its section is another one once it is dispatched"
+    assert "load delay:5s" in api.get(f"/runs/{waiting.run_id}/logs").text
+    (begun,) = bed.dispatched(lease, one_off(host_now() - 60 * SECOND))
+    assert 'id="logs-1-begun"' in api.get(f"/runs/{begun.run_id}").text
+
+
 def test_an_attempt_without_a_log_teaches_what_is_kept(
     api: TestClient, bed: StoreBed, lease: Lease, run: NewRun
 ) -> None:
@@ -77,10 +91,10 @@ def test_a_running_attempt_is_followed_until_its_end(
 ) -> None:
     keys, task = Keys(), f"{run.run_id}~1"
     with connect(redis_url) as client:
-        assert f'<a href="/runs/{run.run_id}/logs">Follow attempt 1</a>' in (
-            api.get(f"/runs/{run.run_id}/logs", headers=PART).text
-        )
+        within = api.get(f"/runs/{run.run_id}/logs", headers=PART).text
+        assert client.exists(keys.watched, keys.watch(task)) == 2, "the page of a run follows it too"
         shown = api.get(f"/runs/{run.run_id}/logs").text
+        assert asked(within) == asked(shown)
         assert "Following attempt 1" in shown
         client.xadd(keys.live_log(task), {"start": "0", "text": "one <i>\n"}, id="8-0")
         after = asked(shown)

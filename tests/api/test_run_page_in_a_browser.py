@@ -12,6 +12,8 @@ from sqlalchemy import insert
 
 from itinerary.client.sync import Client
 from itinerary.protocol.instants import HOUR, MILLISECOND, MINUTE, SECOND, format_instant
+from itinerary.protocol.keys import Keys
+from scheduler_service.broker.client import connect
 from scheduler_service.core.leader.messages import Query
 from scheduler_service.sql.database import host_now
 from scheduler_service.sql.lease import SqlLeaseStore
@@ -147,6 +149,31 @@ def test_a_run_that_runs_has_a_live_bar_with_its_name(browser: Browser, shown: S
     browser.open(f"{shown.site.url}/runs/{shown.runs['running']}")
     browser.wait_for("document.querySelector('progress')?.value === 41")
     assert "412 of 1,000 rows · 41 %" in browser.text("section.progress")
+
+
+def test_the_log_is_followed_within_the_page_that_is_fetched_anew(
+    browser: Browser, shown: Shown, _session_redis: str
+) -> None:
+    keys, task = Keys(), f"{shown.runs['running']}~1"
+    log = "document.querySelector('pre.log')"
+    browser.view(1440)
+    browser.open(f"{shown.site.url}/runs/{shown.runs['running']}")
+    browser.wait_for("document.querySelector('#log-next')")
+    with connect(_session_redis) as client:
+        text = "".join(f"line {n}\n" for n in range(200))
+        end = len(text)
+        client.xadd(keys.live_log(task), {"start": "0", "text": text}, id=f"{end}-0")
+        browser.wait_for(f"{log}.textContent.includes('line 199')")
+        before = browser.run("document.querySelector('.as-of time').dateTime")
+        browser.wait_for(f"document.querySelector('.as-of time').dateTime !== '{before}'")
+        client.xadd(keys.live_log(task), {"start": str(end), "text": "the last\n"}, id=f"{end + 9}-0")
+        browser.wait_for(f"{log}.textContent.endsWith('line 199\\nthe last\\n')")
+        assert browser.run(f"{log}.scrollTop") == 0, "its end is in view"
+        assert browser.run(f"{log}.scrollHeight > {log}.clientHeight")
+        if PICTURES:
+            browser.screenshot(Path(PICTURES) / "followed-1440.png")
+        client.delete(keys.live_log(task), keys.watch(task), keys.watched)
+    assert browser.complaints == []
 
 
 def test_a_run_again_is_made_from_its_page(browser: Browser, shown: Shown) -> None:

@@ -1,6 +1,7 @@
-"""The log of a run: loaded into the run's page as it is now, and on a page of its own followed while it runs.
+"""The log of a run: within the run's page and on a page of its own, on both followed while it runs.
 
-The run's page is fetched anew every few seconds, which would end what follows within it.
+The run's page is fetched anew every few seconds: it keeps the part that follows an attempt, and gets another one for the
+next attempt. The script asks for more lines only while somebody looks.
 """
 
 from typing import Annotated, Any, Final
@@ -25,15 +26,15 @@ Position = Annotated[int, Query(ge=0, le=_LAST_POSITION)]
 
 @router.get("/runs/{run_id}/logs")
 def show_log(request: Request, context: Context, run_id: str, attempt: Attempt = None) -> Response:
-    """Show the end of an attempt's log: followed on a page of its own, as it is now where a run's page loads it."""
-    follows = not request.headers.get("hx-request")
+    """Show the end of an attempt's log: on a page of its own, or as the part that a run's page loads."""
+    inside = bool(request.headers.get("hx-request"))
     found = read_part(context, run_id, attempt, 0, follow=True)
     attempts = sorted({*context.stores.logs.attempts(run_id), found.attempt})
     values: dict[str, Any] = {
         "run_id": run_id, "found": found, "text": shown(found.tail.text), "attempts": attempts,
-        "since": found.tail.start, "follows": follows,
+        "since": found.tail.start, "inside": inside,
     }  # fmt: skip
-    return page(request, "log.html", **values) if follows else part("_log.html", **values)
+    return part("_log.html", **values) if inside else page(request, "log.html", **values)
 
 
 @router.get("/parts/log/{run_id}")

@@ -22,7 +22,7 @@ from scheduler_service.core.contract.progress_text import percent, progress_text
 from scheduler_service.core.contract.run_json import attempts_of, run_body
 from scheduler_service.core.explain.causes import cause
 from scheduler_service.core.model import Run
-from scheduler_service.core.run_state import FINAL, RunState
+from scheduler_service.core.run_state import FINAL, WAITING, RunState
 from scheduler_service.ports.history import Relatives
 
 router = APIRouter(include_in_schema=False, dependencies=READER, route_class=PageRoute)
@@ -100,6 +100,7 @@ def _view(context: ApiContext, run: Run) -> dict[str, Any]:
         "run_headers": None if run.headers is None else pretty(body["headers"]),
         "result": None if run.result is None else pretty(body["result"]),
         "progress": body["progress"] and _progress(body["progress"], now),
+        "followed": f"{run.attempt}-{'ahead' if run.state in WAITING else 'begun'}",
         "completed": run.state is RunState.COMPLETED,
         "why": why_run(context, run.run_id),
     }

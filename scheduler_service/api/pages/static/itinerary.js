@@ -2,6 +2,7 @@
 "use strict";
 const EVERY = 3000;
 const EVERY_DISTRIBUTION = 15000;
+const EVERY_LINES = 700;
 const seen = document.getElementById("seen");
 const dialog = document.getElementById("rebalance");
 const button = document.getElementById("refresh");
@@ -104,6 +105,11 @@ if (address.searchParams.has("done")) {
 }
 lookAgain("seen", EVERY);
 lookAgain("distribution", EVERY_DISTRIBUTION);
+// New lines disturb nobody who reads or selects; on a page that shows nothing else, the button is not there to pause.
+setInterval(() => {
+  const next = document.getElementById("log-next");
+  if (next && (live || button.hidden) && !document.hidden) htmx.trigger(next, "more");
+}, EVERY_LINES);
 setInterval(tick, 1000);
 showLive();
 tick();
