@@ -117,7 +117,7 @@ class Capture(logging.Handler):
 
 
 class _Open(threading.local):
-    """What a thread wrote since its last whole line, and how long that is."""
+    """The output of a thread since its last whole line, and its length."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []
