@@ -38,10 +38,11 @@ ERROR: Final = {"type": "shop.errors.NoSuchCustomer", "message": "no customer 47
 
 @dataclass(frozen=True)
 class Shown:
-    """The site, and the ids of its runs by what they show."""
+    """The site, the ids of its runs by what they show, and its Redis."""
 
     site: Site
     runs: dict[str, str]
+    redis_url: str
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory, _sqlite_template: Path, _ses
             progress = {"done": 412, "total": 1000, "unit": "rows", "at": format_instant(host_now() - SECOND)}
             leader.progress = lambda query: {"progress": {runs["running"]: progress}, "count": 1}
             leader.waiting = _waits
-            yield Shown(site, runs)
+            yield Shown(site, runs, _session_redis)
 
 
 def _waits(query: Query) -> dict[str, Any]:
@@ -151,15 +152,13 @@ def test_a_run_that_runs_has_a_live_bar_with_its_name(browser: Browser, shown: S
     assert "412 of 1,000 rows · 41 %" in browser.text("section.progress")
 
 
-def test_the_log_is_followed_within_the_page_that_is_fetched_anew(
-    browser: Browser, shown: Shown, _session_redis: str
-) -> None:
+def test_the_log_is_followed_within_the_page_that_is_fetched_anew(browser: Browser, shown: Shown) -> None:
     keys, task = Keys(), f"{shown.runs['running']}~1"
     log = "document.querySelector('pre.log')"
     browser.view(1440)
     browser.open(f"{shown.site.url}/runs/{shown.runs['running']}")
     browser.wait_for("document.querySelector('#log-next')")
-    with connect(_session_redis) as client:
+    with connect(shown.redis_url) as client:
         text = "".join(f"line {n}\n" for n in range(200))
         end = len(text)
         client.xadd(keys.live_log(task), {"start": "0", "text": text}, id=f"{end}-0")

@@ -1,7 +1,7 @@
 """The log of a run: within the run's page and on a page of its own, on both followed while it runs.
 
-The run's page is fetched anew every few seconds: it keeps the part that follows an attempt, and gets another one for the
-next attempt. The script asks for more lines only while somebody looks.
+The run's page is fetched anew every few seconds: it keeps the part that follows an attempt, and gets another one for
+the next attempt. The script asks for more lines only while somebody looks.
 """
 
 from typing import Annotated, Any, Final
