@@ -42,6 +42,7 @@ from scheduler_service.api.routes import (
     scheduler,
     stats,
     timeline,
+    views,
     zone_rules,
 )
 from scheduler_service.version import VERSION
@@ -109,6 +110,7 @@ def _routes() -> tuple[BaseRoute, ...]:
         balance,
         zone_rules,
         access,
+        views,
         health,
         dashboard,
         balancing,

@@ -14,6 +14,7 @@ from itinerary.protocol.errors import StoreRefused, StoreUnavailable
 from itinerary.protocol.redaction import use_keys
 from itinerary.telemetry import tracing
 from scheduler_service.bootstrap.calendars import calendars_refreshed
+from scheduler_service.bootstrap.core_settings import core_settings
 from scheduler_service.bootstrap.logs import logs_recorded
 from scheduler_service.bootstrap.notifications import leader_notifies
 from scheduler_service.bootstrap.pings import pings_sent
@@ -27,7 +28,6 @@ from scheduler_service.broker.marks import RedisMarks, reads_marks
 from scheduler_service.broker.queue_heads import RedisQueues
 from scheduler_service.config.settings import Settings
 from scheduler_service.core.contract.job_plan import JobSets
-from scheduler_service.core.leader.state import CoreSettings
 from scheduler_service.loops.election import Leader
 from scheduler_service.loops.pruner import Retention
 from scheduler_service.loops.sampler import Sampling
@@ -48,6 +48,7 @@ from scheduler_service.ports.notices import Outbox
 from scheduler_service.ports.queues import QueueStore
 from scheduler_service.ports.records import AuditLog, Evidence, Wakeups
 from scheduler_service.ports.samples import SampleStore
+from scheduler_service.ports.saved_views import SavedViewStore
 from scheduler_service.ports.sessions import SessionStore
 from scheduler_service.ports.share_links import ShareLinkStore
 from scheduler_service.ports.sign_ins import SignInStore
@@ -77,6 +78,7 @@ from scheduler_service.sql.queues import SqlQueueStore
 from scheduler_service.sql.run_pages import SqlHistoryStore
 from scheduler_service.sql.runs import SqlRunStore
 from scheduler_service.sql.samples import SqlSampleStore
+from scheduler_service.sql.saved_views import SqlSavedViewStore
 from scheduler_service.sql.sessions import SqlSessionStore
 from scheduler_service.sql.share_links import SqlShareLinkStore
 from scheduler_service.sql.sign_ins import SqlSignInStore
@@ -117,6 +119,7 @@ class Stores:
     share_links: ShareLinkStore
     logs: LogStore
     live_logs: LiveLogs
+    saved_views: SavedViewStore
 
 
 @contextmanager
@@ -135,7 +138,7 @@ def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]
             SqlLimitStore(database), SqlFreezeStore(database), SqlZoneRulesStore(database), SqlCalendarStore(database),
             SqlFeedStore(database), SqlMonitorStore(database, settings.notify_topics), SqlSessionStore(database),
             SqlSampleStore(database), SqlSignInStore(database), SqlBulkStore(database), SqlTimelineStore(database),
-            SqlShareLinkStore(database), SqlLogStore(database), live_logs,
+            SqlShareLinkStore(database), SqlLogStore(database), live_logs, SqlSavedViewStore(database),
         )  # fmt: skip
     finally:
         live_logs.close()
@@ -260,21 +263,6 @@ def wakeups_of(database: Database) -> Wakeups | None:
     SQLite has none; there every writer notifies through the inbox.
     """
     return PgWakeups(database.url) if database.dialect is Dialect.POSTGRESQL else None
-
-
-def core_settings(settings: Settings) -> CoreSettings:
-    """Return the settings that the core's rules need."""
-    return CoreSettings(
-        pre_schedule_interval=settings.pre_schedule_interval,
-        index_rebuild_interval=settings.index_rebuild_interval,
-        lookahead_window=settings.lookahead_window,
-        grace_period=settings.grace_period,
-        loop_interval=settings.loop_interval,
-        lost_after=settings.lost_after,
-        redispatch_after=settings.redispatch_after,
-        publish_window=None if settings.publish_window == "auto" else settings.publish_window,
-        publish_ahead=settings.publish_ahead,
-    )
 
 
 def run_leader(settings: Settings) -> None:

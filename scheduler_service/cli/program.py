@@ -40,6 +40,7 @@ from scheduler_service.cli.schedule import schedule
 from scheduler_service.cli.shadowing import shadow
 from scheduler_service.cli.status import status
 from scheduler_service.cli.top import top
+from scheduler_service.cli.views import views
 from scheduler_service.cli.workers import workers
 from scheduler_service.cli.zones import zones
 from scheduler_service.version import VERSION
@@ -110,6 +111,7 @@ app.add_typer(monitors, name="monitors")
 app.add_typer(freezes, name="freezes")
 app.add_typer(sessions, name="sessions")
 app.add_typer(share, name="share")
+app.add_typer(views, name="views")
 app.add_typer(zones, name="zones")
 app.add_typer(schedule, name="schedule")
 app.add_typer(notify, name="notify")

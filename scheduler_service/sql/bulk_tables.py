@@ -1,4 +1,4 @@
-"""The table of bulk operations; of the metadata of tables.py. Holds no statement."""
+"""The tables of bulk operations and saved views; of the metadata of tables.py. Holds no statement."""
 
 from typing import Final
 
@@ -36,6 +36,16 @@ bulk_operations: Final = Table(
     Column("created_at", InstantColumn, nullable=False),
     Column("updated_at", InstantColumn, nullable=False),
     Column("finished_at", InstantColumn),
+)
+# `owner`: who alone sees it, empty for all.
+saved_views: Final = Table(
+    "saved_views",
+    metadata,
+    Column("owner", KEY, primary_key=True),
+    Column("name", KEY, primary_key=True),
+    Column("address", Text, nullable=False),
+    Column("saved_by", Text, nullable=False),
+    Column("updated_at", InstantColumn, nullable=False),
 )
 _B: Final = bulk_operations.c
 UNFINISHED: Final = _B.finished_at.is_(None)

@@ -333,3 +333,15 @@ def test_freezes_are_started_listed_shown_and_ended(itinerary: Itinerary, failed
     ):  # fmt: skip
         refused = itinerary("freezes", *words)
         assert (refused.returncode, told in refused.stderr) == (status, True), refused.stderr
+
+
+def test_views_are_saved_listed_and_deleted(itinerary: Itinerary) -> None:
+    saved = itinerary.done("views", "save", "failed today", "/runs?state=failed&since=today&cursor=x")
+    assert saved == "failed today leads to /runs?state=failed&since=today\n"
+    (view,) = json.loads(itinerary.done("views", "list", "--json"))
+    assert (view["name"], view["personal"]) == ("failed today", False)
+    assert "failed today" in itinerary.done("views", "list")
+    refused = itinerary("views", "save", "x", "https://example.com/runs")
+    assert (refused.returncode, "address" in refused.stderr) == (1, True)
+    itinerary.done("views", "delete", "failed today")
+    assert "there are no views yet" in itinerary("views", "list").stderr

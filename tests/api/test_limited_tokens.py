@@ -113,6 +113,7 @@ def test_no_route_shows_a_row_of_others(shared: TestClient, leader: AnsweringLea
             .replace("{name}", "overview.png")
             .replace("{calendar_id}", "of-all")
             .replace("{monitor_id}", "backup")
+            .replace("{view}", "failures")
             .replace("{operation_id}", NAMES["operation_id"])
         )  # the same for everybody
         for job_id, run_id in itertools.product(jobs, [run_ids[0], run_ids[-1]]):

@@ -27,7 +27,7 @@ OUTSIDE = {
     "AuditEntry": "AuditOut", "Backfill": "BackfillOut", "Because": "BecauseOut", "Distribution": "DistributionOut",
     "Explanation": "ExplanationOut", "Job": "JobOut", "Plan": "PlanOut", "Queue": "QueueOut",
     "BrowserSession": "SessionOut", "ShareLink": "ShareLinkOut", "Freeze": "FreezeOut", "Limit": "LimitOut",
-    "Log": "LogOut",
+    "Log": "LogOut", "View": "ViewOut",
     "Calendar": "CalendarOut", "CalendarVersion": "CalendarVersionOut", "ZoneDiff": "ZoneDiffOut",
     "Rate": "RateOut", "Bounds": "BoundsOut", "Run": "RunOut",
     "BulkOperation": "BulkOut", "BulkPlan": "BulkPlanOut", "Rebalance": "RebalanceOut", "RebalancePlan": "PreviewOut",
@@ -90,11 +90,11 @@ def test_each_answer_of_the_document_has_its_result() -> None:
         "Files",
     }
     wrappers |= {"Monitors", "MonitorListed", "MonitorOut", "MonitorSaved", "MonitorToken", "JobPing"}
-    wrappers |= {"Sessions", "ShareLinks", "ExportFormat"}
+    wrappers |= {"Sessions", "ShareLinks", "Views", "ExportFormat"}
     # What pages draw, and what a monitored program sends: the clients have no calls for them.
     wrappers |= {"TimelineOut", "LaneOut", "LanePartOut", "LaneRunOut", "LaneKind", "Detail", "PingAnswer"}
     wrappers |= {"BulkAction", "BulkOn", "BulkState"}
-    wrappers |= {"Sessions", "ShareLinks"}
+    wrappers |= {"Sessions", "ShareLinks", "Views"}
     wrappers |= {"Freezes", "FreezeStatus", "During", "ScopeAll", "ScopeQueues", "ScopeTags", "ScopeJobs"}
     known = {OUTSIDE.get(kind.__name__, kind.__name__) for kind in KINDS}
     assert set(SCHEMAS) - asked - schedules - wrappers == known - {"Monitor"}

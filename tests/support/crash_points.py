@@ -14,7 +14,8 @@ from typing import Any, Final
 from sqlalchemy import Connection, event
 from uuid_utils.compat import uuid7
 
-from scheduler_service.bootstrap.parts import core_settings, wakeups_of
+from scheduler_service.bootstrap.core_settings import core_settings
+from scheduler_service.bootstrap.parts import wakeups_of
 from scheduler_service.broker.claims import RedisClaims
 from scheduler_service.broker.dispatcher import CeleryDispatcher, publishing_app
 from scheduler_service.broker.inbox import RedisInbox

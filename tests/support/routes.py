@@ -12,6 +12,7 @@ NAMES = {
     "name": "api",
     "calendar_id": "de",
     "monitor_id": "backup",
+    "view": "failures",
     "operation_id": "01a222dd-ef98-74a3-a8cc-5dd25b5fc61c",
 }
 

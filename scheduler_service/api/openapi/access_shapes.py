@@ -1,4 +1,4 @@
-"""The shapes of sessions and share links, for the OpenAPI document."""
+"""The shapes of sessions, share links and saved views, for the OpenAPI document."""
 
 from typing import Annotated, Any, Final
 
@@ -55,6 +55,33 @@ class ShareLinks(BaseModel):
     items: list[ShareLinkOut]
 
 
+class ViewIn(Strict):
+    """The address of a list under a name."""
+
+    address: Annotated[str, Field(min_length=1, max_length=2000, pattern=STORABLE, description="Its path and query")]
+    personal: bool = Field(False, description="For the caller alone; by default for all")
+
+
+class ViewOut(BaseModel):
+    """A saved view."""
+
+    name: str
+    address: str
+    personal: bool
+    saved_by: str
+    updated_at: Time
+
+
+class Views(BaseModel):
+    """The views of all and the caller's own, by name."""
+
+    items: list[ViewOut]
+
+
+_VIEW: Final = {
+    "name": "failed today", "address": "/runs?state=failed&since=today", "personal": False, "saved_by": "ann",
+    "updated_at": "2026-12-01T01:00:00Z",
+}  # fmt: skip
 _LINK: Final = {
     "link_id": 3, "page": "/jobs?q=billing", "created_by": "ann", "created_at": "2026-12-01T01:00:00Z",
     "ends_at": "2026-12-08T01:00:00Z",
@@ -66,6 +93,7 @@ _SESSION: Final = {
 }  # fmt: skip
 ACCESS_EXAMPLES: Final[dict[str, Any]] = {
     "SessionOut": _SESSION, "Sessions": {"items": [_SESSION]}, "ShareLinkOut": _LINK, "ShareLinks": {"items": [_LINK]},
+    "ViewIn": {"address": "/runs?state=failed&since=today"}, "ViewOut": _VIEW, "Views": {"items": [_VIEW]},
     "ShareLinkIn": {"page": "/jobs?q=billing", "for": "7d"},
     "CreatedShareLink": _LINK | {"path": "/shared/0bX3kJm7s1Qx9yTtVw2Zr5aN8cE4hL6pUoIiSdFgHjK"},
 }  # fmt: skip

@@ -33,6 +33,7 @@ from scheduler_service.api.openapi.examples import EXAMPLES, HEADERS, PARAMETERS
 from scheduler_service.core.bulk import OPERATION_ID
 from scheduler_service.core.contract.calendar_json import CALENDAR_ID
 from scheduler_service.core.contract.freeze_json import FREEZE_ID
+from scheduler_service.core.saved_views import VIEW_NAME
 
 _PREFIX: Final = "#/components/schemas/"
 _EVERYWHERE: Final = (401, 403, 422, 429, 503)
@@ -53,7 +54,7 @@ _IDS: Final = {
     "job_id": f"^{JOB_ID.pattern}$", "run_id": f"^{RUN_ID.pattern}$", "queue": f"^{QUEUE.pattern}$",
     "name": f"^{LIMIT.pattern}$", "calendar_id": f"^{CALENDAR_ID.pattern}$", "monitor_id": f"^{LIMIT.pattern}$",
     "freeze_id": f"^{FREEZE_ID.pattern}$", "session_id": f"^{FREEZE_ID.pattern}$", "link_id": f"^{FREEZE_ID.pattern}$",
-    "operation_id": f"^{OPERATION_ID.pattern}$",
+    "operation_id": f"^{OPERATION_ID.pattern}$", "view": f"^{VIEW_NAME.pattern}$",
 }  # fmt: skip
 _RETRY_AFTER: Final = {"description": "Seconds until a retry may succeed", "schema": {"type": "integer"}}
 _REQUESTS: Final = (
@@ -62,7 +63,7 @@ _REQUESTS: Final = (
     shapes.Problem, balance_shapes.RebalanceIn, queue_shapes.QueueIn, queue_shapes.QueuePauseIn,
     limit_shapes.LimitIn, limit_shapes.LimitPatch, freeze_shapes.FreezeIn, calendar_shapes.CalendarIn,
     monitor_shapes.MonitorIn, zone_shapes.ZoneDiffIn, bulk_shapes.BulkRunsIn, bulk_shapes.BulkJobsIn,
-    access_shapes.ShareLinkIn,
+    access_shapes.ShareLinkIn, access_shapes.ViewIn,
 )  # fmt: skip
 
 

@@ -278,13 +278,13 @@ EXAMPLES: Final[dict[str, Any]] = {
 
 PARAMETERS: Final[dict[str, Any]] = {
     "monitor_id": "backup", "outcome": "success", "duration": "12s", "token": _TOKEN, "authorization": _BEARER,
-    "name": "stripe", "freeze_id": "12", "session_id": "17", "link_id": "3", "operation_id": _BULK["operation_id"],
-    "status": "active", "calendar_id": "berlin", "year": 2026, "limit_name": "tenant", "limit_key": "acme",
+    "name": "stripe", "view": "failed today", "personal": False, "freeze_id": "12", "session_id": "17", "link_id": "3",
+    "operation_id": _BULK["operation_id"], "status": "active", "calendar_id": "berlin", "year": 2026, "tag": "finance",
     "job_id": "billing.close", "run_id": "billing.close_2026-12-01T01:00:00Z", "If-Match": '"3"', "If-None-Match": "*",
-    "Idempotency-Key": "order-17", "tag": "finance", "task": "billing.close_month", "format": "csv",
-    "q": "close", "paused": False, "source": "shop", "limit": 100, "cursor": "WyJiaWxsaW5nLmNsb3NlIl0", "count": 10,
+    "Idempotency-Key": "order-17", "limit_name": "tenant", "limit_key": "acme", "task": "billing.close_month",
+    "format": "csv", "q": "close", "paused": False, "source": "shop", "limit": 100, "cursor": "WyJiaWxsaW5nLmNsb3NlIl0",
     "from": "2026-12-01T00:00:00Z", "to": "2026-12-02T00:00:00Z", "step": "10m", "at": "2026-12-01T01:00:00Z",
-    "since": "2026-12-01T00:00:00Z", "attempt": 1, "after": 0, "tail": 100, "follow": False, "wait": 0,
+    "since": "2026-12-01T00:00:00Z", "attempt": 1, "after": 0, "tail": 100, "follow": False, "wait": 0, "count": 10,
     "until": "2026-12-02T00:00:00Z", "state": ["failed"], "queue": "default", "subject": "billing.close",
     "actor": "ann", "action": "job.pause", "total": False, "with_runs": False, "by": "queue", "first_lane": 25,
 }  # fmt: skip

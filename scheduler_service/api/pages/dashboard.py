@@ -39,6 +39,7 @@ from scheduler_service.api.pages import (
     run,
     run_again,
     runs,
+    saved_views,
     shared,
     sign_in,
     timeline,
@@ -87,6 +88,7 @@ for _part in (
     identity,
     palette,
     names,
+    saved_views,
     shared,
 ):
     router.include_router(_part.router)

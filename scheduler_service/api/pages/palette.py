@@ -17,6 +17,7 @@ from scheduler_service.api.http.auth import Who, may
 from scheduler_service.api.pages.manual import contents
 from scheduler_service.api.pages.shell import NAVIGATION, READER, PageRoute
 from scheduler_service.api.pages.templating import part
+from scheduler_service.api.services.saved_views import views_of
 from scheduler_service.api.services.who_leads import ask_holder
 from scheduler_service.core.audit import Caller
 from scheduler_service.ports.stores import JobFilter
@@ -54,6 +55,9 @@ def _places(context: ApiContext, who: Caller, typed: str) -> Iterator[Place]:
     if typed:
         yield from _run(context, typed)
         yield from _jobs(context, typed)
+    if who.limits.none:
+        named = (view for view in views_of(context, who) if _has(view.name, typed))
+        yield from (Place("View", view.name, view.address) for view in islice(named, _OF_A_KIND))
     yield from _pages(typed)
     if may(who, "operator"):
         yield from islice((Place("Action", *each) for each in _ACTIONS if _has(each[0], typed)), _OF_A_KIND)

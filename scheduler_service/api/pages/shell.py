@@ -26,6 +26,9 @@ from scheduler_service.api.pages.reader_zone import PARAMETER, begin, reader_zon
 from scheduler_service.api.pages.strangers import ask_to_sign_in
 from scheduler_service.api.pages.templating import part
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Wrong
+from scheduler_service.api.services.saved_views import PAGES, has_own, kept_address, views_of
+from scheduler_service.core.audit import Caller
+from scheduler_service.core.saved_views import SavedView
 from scheduler_service.flower_server.tickets import is_local_path
 from scheduler_service.version import VERSION
 
@@ -38,11 +41,20 @@ NAVIGATION: Final = (
         (("/jobs", "Jobs"), ("/runs", "Runs"), ("/timeline", "Timeline"), ("/calendar", "Calendar"), ("/load", "Load")),
     ),
     ("Control", (("/limits", "Limits"), ("/freezes", "Freezes"), ("/calendars", "Calendars"))),
-    ("Records", (("/bulk", "Bulk"), ("/explain", "Explain"), ("/monitors", "Monitors"), ("/audit", "Audit"))),
+    (
+        "Records",
+        (
+            ("/bulk", "Bulk"),
+            ("/views", "Views"),
+            ("/explain", "Explain"),
+            ("/monitors", "Monitors"),
+            ("/audit", "Audit"),
+        ),
+    ),
     ("Help", (("/manual", "Manual"), ("/docs", "API"), ("/flower", "Flower"))),
 )
 """The groups of the navigation; a page adds a line to its group."""
-_NEVER_SHARED: Final = ("/audit", "/manual", "/docs", "/flower")
+_NEVER_SHARED: Final = ("/audit", "/manual", "/docs", "/flower", "/views")
 _SHARED_FIRST: Final = {path for _, pages in NAVIGATION for path, _ in pages if path not in _NEVER_SHARED}
 THEME: Final = "itinerary_theme"
 THEMES: Final = ("light", "dark")
@@ -61,6 +73,8 @@ _DONE: Final = {
     "limit-deleted": "Deleted: runs that name it wait for it no longer.",
     "calendar-saved": "Saved: jobs that use it follow 30 seconds later.",
     "calendar-deleted": "Deleted. Its versions stay as history.",
+    "view-saved": "Saved as a view.",
+    "view-deleted": "Deleted.",
     "bulk-begun": "Begun.",
     "bulk-stopped": "Stopped: what it did stays.",
     "skipped": "The next run is skipped; the one after it runs as planned.",
@@ -145,6 +159,9 @@ def page(
         "may_operate": may_operate,
         "may_delete": caller is not None and may(caller, "admin"),
         "caller": caller,
+        "views_here": None if request.headers.get("hx-request") or view else _views_here(context, caller, request),
+        "view_here": kept_address(request.url.path, request.url.query),
+        "may_save_view": may_operate or (caller is not None and has_own(caller)),
         "signed_in": getattr(request.state, "session", None),
         "done": done_text(request.query_params.get("done", "")),
         "version": VERSION,
@@ -159,6 +176,14 @@ def page(
     if COOKIE not in request.cookies:
         answer.set_cookie(COOKIE, seed, httponly=True, samesite="strict", secure=is_https(request), path="/")
     return answer
+
+
+def _views_here(context: ApiContext, caller: Caller | None, request: Request) -> list[SavedView] | None:
+    """Return the saved views of this list; None where none can be saved."""
+    path = request.url.path
+    if caller is None or not caller.limits.none or path not in PAGES:
+        return None
+    return [view for view in views_of(context, caller) if view.address.partition("?")[0] == path]
 
 
 def theme_of(request: Request) -> str:

@@ -46,6 +46,7 @@ def limited_stores(stores: Stores, limits: Limits, who: Caller) -> Stores:
         audit=_Audit(stores.audit, who), evidence=_Evidence(stores.evidence, jobs, runs),
         history=_History(stores.history, jobs, runs, limits), outbox=cast(Any, _NoOutbox("the list of notifications")),
         samples=LimitedSamples(stores.samples, limits), timeline=LimitedTimeline(runs),
+        saved_views=cast(Any, _Refused("saved views")),
     )  # fmt: skip
 
 

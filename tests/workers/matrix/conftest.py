@@ -49,11 +49,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out of an ordinary run what is not of the short form."""
-    if WHOLE:
-        return
-    left = {item for item in items if item.get_closest_marker("matrix") and HERE in item.path.parents}
+    left = [item for item in items if HERE in item.path.parents and not WHOLE and item.get_closest_marker("matrix")]
     if left:
-        config.hook.pytest_deselected(items=list(left))
+        config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in left]
 
 

@@ -11,12 +11,12 @@ from types import TracebackType
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from itinerary.client.bulk import Bulk
 from itinerary.client.reads import PLANNED_WITHIN
 from itinerary.client.results import Backfill, Job, Plan, Rebalance, RebalancePlan, Run
 from itinerary.client.run_body import Duration, Moment, Task, changed_body, listed_body, moment_text, run_body
 from itinerary.client.transactional import enqueue_in
 from itinerary.client.transport import ApiError, NoAnswer, Transport, given, segment
+from itinerary.client.views import Views
 from itinerary.client.waiting import FINAL_STATES, Patience, RunFailed, WaitTimeout, checked
 from itinerary.protocol.errors import BadValues
 
@@ -25,7 +25,7 @@ __all__ = ["FINAL_STATES", "ApiError", "Client", "NoAnswer", "RunFailed", "WaitT
 _Client = TypeVar("_Client", bound="Client")
 
 
-class Client(Bulk):
+class Client(Views):
     """One API at `base_url`; `token` is sent as a bearer token. Close it, or use it in a `with` block.
 
     `timeout` in seconds applies to each request; `retries` is how often a failed one is repeated if that is safe.

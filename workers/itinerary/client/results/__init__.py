@@ -1,6 +1,6 @@
 """The answers of the API as typed objects: each field of `/openapi.json`, times as aware datetimes in UTC."""
 
-from itinerary.client.results.access import BrowserSession, CreatedShareLink, ShareLink
+from itinerary.client.results.access import BrowserSession, CreatedShareLink, ShareLink, View
 from itinerary.client.results.bulk import BulkGroup, BulkOperation, BulkPage, BulkPlan
 from itinerary.client.results.calendars import Calendar, CalendarDay, CalendarPreview, CalendarVersion, MovedJob
 from itinerary.client.results.jobs import (
@@ -123,6 +123,7 @@ __all__ = [
     "TrendMark",
     "TrendPoint",
     "Trends",
+    "View",
     "Worker",
     "WouldMove",
     "ZoneDiff",

@@ -1,4 +1,4 @@
-"""Who is signed in, and which pages are shared."""
+"""Who is signed in, which pages are shared, which views are saved."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -35,3 +35,14 @@ class CreatedShareLink(ShareLink):
     """A new link: `path` has its secret, which no other answer has."""
 
     path: str
+
+
+@dataclass(frozen=True, eq=False)
+class View(Record):
+    """The address of a list of the dashboard under a name; `personal`: for the caller alone."""
+
+    name: str
+    address: str
+    personal: bool
+    saved_by: str
+    updated_at: datetime
