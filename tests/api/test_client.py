@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import date
 
 import pytest
 
@@ -37,6 +38,12 @@ def test_trends_are_asked_for_by_window_and_queue(client: Client) -> None:
     trends = client.trends("2026-01-01T00:00:00Z", "2026-01-01T10:00:00Z", step="10m", queue="mails")
     assert (trends.step, trends.queue, trends.points) == ("10m", "mails", [])
     assert client.trends().step == "1m"
+
+
+def test_the_calendar_of_runs_is_asked_for_by_day(client: Client) -> None:
+    calendar = client.run_calendar(date(2026, 3, 29), days=1, unit="hour", timezone="Europe/Berlin", queue="mails")
+    assert (calendar.timezone, calendar.unit, len(calendar.cells)) == ("Europe/Berlin", "hour", 23)
+    assert [cell.date for cell in client.run_calendar("2026-12-01", days=2).cells] == ["2026-12-01", "2026-12-02"]
 
 
 def test_a_batch_comes_back_in_order(client: Client) -> None:

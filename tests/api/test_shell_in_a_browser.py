@@ -129,6 +129,19 @@ def test_pages_of_a_job_and_explanations_have_no_fault_of_axe(browser: Browser, 
     assert [said for said in browser.complaints if "404" not in said] == []
 
 
+def test_the_page_of_the_api_has_no_fault_of_axe(browser: Browser, site: Site) -> None:
+    for width, dark in ((1440, False), (390, True)):
+        browser.view(width, dark=dark)
+        browser.open(f"{site.url}/docs")
+        browser.wait_for("document.querySelector('h3[aria-level]') && document.querySelector('[role=region]')")
+        assert violations(browser) == []
+        browser.click(".opblock-summary-control")
+        browser.wait_for("document.querySelector('.opblock.is-open .opblock-body') && location.hash")
+        assert violations(browser) == []
+        assert browser.run("document.documentElement.scrollWidth") <= width
+    assert browser.complaints == []
+
+
 def _press(browser: Browser, key: str, **held: bool) -> None:
     event = json.dumps({"key": key, "bubbles": True, **held})
     browser.run(f"document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {event})) && 0")

@@ -31,7 +31,7 @@ OUTSIDE = {
     "Calendar": "CalendarOut", "CalendarVersion": "CalendarVersionOut", "ZoneDiff": "ZoneDiffOut",
     "Rate": "RateOut", "Bounds": "BoundsOut", "Run": "RunOut",
     "BulkOperation": "BulkOut", "BulkPlan": "BulkPlanOut", "Rebalance": "RebalanceOut", "RebalancePlan": "PreviewOut",
-    "Trends": "TrendsOut",
+    "Trends": "TrendsOut", "RunCalendar": "RunCalendarOut",
 }  # fmt: skip
 KINDS = [kind for name in results.__all__ if dataclasses.fields(kind := getattr(results, name))[1:]]
 CIRCLE: list[Any] = []

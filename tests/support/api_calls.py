@@ -16,6 +16,7 @@ CALLS: Final = {
     "/api/v1/runs": {"get", "post"},
     "/api/v1/runs/batch": {"post"},
     "/api/v1/runs/timeline": {"get"},
+    "/api/v1/runs/calendar": {"get"},
     "/api/v1/runs/{run_id}": {"get"},
     "/api/v1/runs/{run_id}/explain": {"get"},
     "/api/v1/runs/{run_id}/again": {"post"},

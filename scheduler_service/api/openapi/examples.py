@@ -4,6 +4,8 @@ from typing import Any, Final
 
 from scheduler_service.api.openapi.access_shapes import ACCESS_EXAMPLES
 from scheduler_service.api.openapi.log_shapes import LOG
+from scheduler_service.api.openapi.run_calendar_shapes import RUN_CALENDAR
+from scheduler_service.api.openapi.trend_shapes import TRENDS
 from scheduler_service.core.contract.job_json import DEFAULTS
 
 _SCHEDULE: Final = {
@@ -196,17 +198,8 @@ EXAMPLES: Final[dict[str, Any]] = {
             }
         ]
     },
-    "TrendsOut": {
-        "from": "2026-12-01T00:00:00Z", "to": "2026-12-01T01:00:00Z", "step": "1m", "queue": None,
-        "points": [
-            {
-                "at": "2026-12-01T00:00:00Z", "term": 7, "started": 120, "completed": 118, "failed": 1, "missed": 0,
-                "pending": 9, "running": 4, "lag": "1200ms", "dispatch_delay_p50": "4ms", "dispatch_delay_p99": "19ms",
-                "workers": 2, "inbox_lag": "0s",
-            }
-        ],
-        "marks": [{"at": "2026-12-01T00:00:00Z", "kind": "leader", "text": "a leader began term 7"}],
-    },
+    "TrendsOut": TRENDS,
+    "RunCalendarOut": RUN_CALENDAR,
     "QueueIn": {"concurrency": 20, "rate": None, "fair": True, "description": "mails to customers"},
     "MonitorIn": _MONITOR,
     "Monitors": {"items": [_MONITOR_OUT], "next_cursor": None},
@@ -287,6 +280,7 @@ PARAMETERS: Final[dict[str, Any]] = {
     "since": "2026-12-01T00:00:00Z", "attempt": 1, "after": 0, "tail": 100, "follow": False, "wait": 0, "count": 10,
     "until": "2026-12-02T00:00:00Z", "state": ["failed"], "queue": "default", "subject": "billing.close",
     "actor": "ann", "action": "job.pause", "total": False, "with_runs": False, "by": "queue", "first_lane": 25,
+    "date": "2026-12-01", "days": 7, "unit": "day", "timezone": "Europe/Berlin",
 }  # fmt: skip
 
 HEADERS: Final[dict[str, Any]] = {

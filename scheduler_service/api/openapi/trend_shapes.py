@@ -1,6 +1,6 @@
 """The shapes of trends, for the OpenAPI document."""
 
-from typing import Literal
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, Field
 
@@ -46,3 +46,16 @@ class TrendsOut(BaseModel):
     queue: str | None
     points: list[TrendPoint]
     marks: list[TrendMark]
+
+
+TRENDS: Final[dict[str, Any]] = {
+    "from": "2026-12-01T00:00:00Z", "to": "2026-12-01T01:00:00Z", "step": "1m", "queue": None,
+    "points": [
+        {
+            "at": "2026-12-01T00:00:00Z", "term": 7, "started": 120, "completed": 118, "failed": 1, "missed": 0,
+            "pending": 9, "running": 4, "lag": "1200ms", "dispatch_delay_p50": "4ms", "dispatch_delay_p99": "19ms",
+            "workers": 2, "inbox_lag": "0s",
+        }
+    ],
+    "marks": [{"at": "2026-12-01T00:00:00Z", "kind": "leader", "text": "a leader began term 7"}],
+}  # fmt: skip

@@ -1,7 +1,5 @@
 """The calendar page: what is planned and what ran, by month, week or day. Every view is an address; changes nothing."""
 
-from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import StrEnum
@@ -15,33 +13,28 @@ from itinerary.protocol.errors import BadValue, NotFound
 from itinerary.protocol.instants import Instant, format_instant
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.http.auth import Who
-from scheduler_service.api.http.problems import Problem
 from scheduler_service.api.pages.plan_days import (
-    FIRST,
-    LAST,
     a_month_on,
     day_edges,
     days_between,
     days_of_month,
     days_of_week,
     hour_edges,
+    read_day,
 )
 from scheduler_service.api.pages.plan_grid import Found, Heat, boxes, week_heat
 from scheduler_service.api.pages.reader_zone import reader_zone
 from scheduler_service.api.pages.shell import READER, PageRoute, page
 from scheduler_service.api.pages.time_axis import local
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Reader
-from scheduler_service.api.services.plans import Plan, PlanFilter
-from scheduler_service.api.services.ran import Ends, ends_of_job, in_cells
+from scheduler_service.api.services.calendar_cells import find_cells, find_ends
+from scheduler_service.api.services.plans import PlanFilter
+from scheduler_service.api.services.ran import Ends
 from scheduler_service.core.audit import Caller
-from scheduler_service.core.calendars.year import days_of_year
 from scheduler_service.core.contract.fields import read_text
-from scheduler_service.core.freezes import Freeze
 from scheduler_service.core.schedules.zones import zone
 
 _LABELS: Final = {"job": "Job", "tag": "Tag", "queue": "Queue", "date": "Day"}
-_CALENDARS: Final = 10
-_FREEZES: Final = 100
 
 router = APIRouter(include_in_schema=False, dependencies=READER, route_class=PageRoute)
 Text = Annotated[str, Query(max_length=128)]
@@ -102,7 +95,7 @@ def show_plan(
     """Show what is planned and what ran."""
     reader, now, shown_in = Reader(_LABELS), context.clock(), zone(reader_zone().name)
     today = local(now, shown_in).date()
-    day = reader.tried(lambda: _day(date)) if date else today
+    day = reader.tried(lambda: read_day(date)) if date else today
     wanted = PlanFilter(
         reader.tried(lambda: read_text(job, "job") or None), reader.tried(lambda: read_text(tag, "tag") or None),
         reader.tried(lambda: read_text(queue, "queue") or None),
@@ -118,16 +111,6 @@ def show_plan(
         before=asked.address(view, asked.moved(-1)), after=asked.address(view, asked.moved(1)),
         present=asked.address(view, today), **values,
     )  # fmt: skip
-
-
-def _day(text: str) -> date:
-    try:
-        found = date.fromisoformat(text)
-    except ValueError:
-        raise BadValue("date", text, "give a day such as 2026-12-01") from None
-    if not FIRST <= found <= LAST:
-        raise BadValue("date", text, f"give a day from {FIRST} to {LAST}")
-    return found
 
 
 def _known(context: ApiContext, job_id: str) -> None:
@@ -148,7 +131,7 @@ def _title(asked: Asked) -> str:
 
 def _shown(context: ApiContext, who: Caller, asked: Asked, now: Instant) -> dict[str, Any]:
     edges = hour_edges(asked.days, asked.zone) if asked.view is View.DAY else day_edges(asked.days, asked.zone)
-    plan, found = _found(context, who, asked, edges, now)
+    plan, found = find_cells(context, who, asked.wanted, asked.days, edges, now)
     name = _clock_name(asked.zone) if asked.view is View.DAY else lambda at: str(local(at, asked.zone).day)
     shown = boxes(found, asked.zone, now, name, lambda day: asked.view is View.MONTH and day.month != asked.day.month)
     values: dict[str, Any] = {
@@ -165,7 +148,7 @@ def _shown(context: ApiContext, who: Caller, asked: Asked, now: Instant) -> dict
 def heat_of(context: ApiContext, who: Caller, asked: Asked, now: Instant) -> Heat | None:
     """Return the week's hours as a heat map; None while the plan is being counted."""
     edges = hour_edges(asked.days, asked.zone)
-    plan, found = _found(context, who, asked, edges, now)
+    plan, found = find_cells(context, who, asked.wanted, asked.days, edges, now)
     return None if plan is None and edges[-1] > now else _heat(found, asked, now)
 
 
@@ -181,7 +164,7 @@ def past_week(context: ApiContext, who: Caller) -> Heat:
     """Return the heat of what ended in the seven days up to today, of all jobs."""
     asked, now = _week_of_all(context, -6)
     edges = hour_edges(asked.days, asked.zone)
-    return _heat(Found(edges, (), _ends(context, who, asked, edges, now)), asked, now)
+    return _heat(Found(edges, (), find_ends(context, who, asked.wanted, edges, now)), asked, now)
 
 
 def _heat(found: Found, asked: Asked, now: Instant) -> Heat:
@@ -197,52 +180,3 @@ def _week_of_all(context: ApiContext, days: int) -> tuple[Asked, Instant]:
 
 def _clock_name(shown_in: ZoneInfo) -> Any:
     return lambda at: f"{local(at, shown_in):%H:%M}"
-
-
-def _found(
-    context: ApiContext, who: Caller, asked: Asked, edges: Sequence[Instant], now: Instant
-) -> tuple[Plan | None, Found]:
-    plan = None
-    if edges[-1] > now:
-        plan = context.plans.counted(context.stores.jobs, who.limits, asked.wanted, edges, now)
-    found = Found(
-        edges, plan.cells if plan else (), _ends(context, who, asked, edges, now), _closed(context, asked),
-        _freezes(context),
-    )  # fmt: skip
-    return plan, found
-
-
-def _ends(context: ApiContext, who: Caller, asked: Asked, edges: Sequence[Instant], now: Instant) -> list[Ends]:
-    wanted = asked.wanted
-    if wanted.tag is not None:
-        return [Ends()] * (len(edges) - 1)
-    if wanted.job_id is not None:
-        found, _ = ends_of_job(context.stores.timeline, wanted.job_id, edges[0], edges[-1], now)
-    else:
-        found = context.past_days.ends(context.stores.samples, who.limits, wanted.queue, edges[0], edges[-1], now)
-    return in_cells(found, edges)
-
-
-def _freezes(context: ApiContext) -> Sequence[Freeze]:
-    try:
-        return context.stores.freeze_store.list(None, _FREEZES, None).items
-    except Problem:  # a limited token does not see what concerns others
-        return ()
-
-
-def _closed(context: ApiContext, asked: Asked) -> dict[date, tuple[str, ...]]:
-    """Return the days that calendars name as a whole: of the job's calendars, or of the first ten."""
-    store = context.stores.calendar_store
-    if asked.wanted.job_id is not None:
-        named = context.stores.jobs.get(asked.wanted.job_id).calendars
-        calendars = [store.get(calendar_id) for calendar_id in named.ids] if named else []
-    else:
-        calendars = list(store.list(_CALENDARS, None).items)
-    days, years = set(asked.days), sorted({day.year for day in asked.days})
-    found: defaultdict[date, list[str]] = defaultdict(list)
-    for calendar in calendars:
-        for year in years:
-            for marked in days_of_year(calendar.content.compiled, year):
-                if marked.whole and marked.day in days:
-                    found[marked.day].append(", ".join([calendar.calendar_id, *marked.names[:1]]))
-    return {day: tuple(names) for day, names in found.items()}

@@ -6,12 +6,24 @@ from itertools import pairwise
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import MINUTE, Instant
 from scheduler_service.api.pages.time_axis import local, midnight
 
 _HALF: Final = 30 * MINUTE
-FIRST: Final = date(1971, 1, 1)
-LAST: Final = date(9000, 1, 1)
+_FIRST: Final = date(1971, 1, 1)
+_LAST: Final = date(9000, 1, 1)
+
+
+def read_day(text: str) -> date:
+    """Read a day such as `2026-12-01`; BadValue."""
+    try:
+        found = date.fromisoformat(text)
+    except ValueError:
+        raise BadValue("date", text, "give a day such as 2026-12-01") from None
+    if not _FIRST <= found <= _LAST:
+        raise BadValue("date", text, f"give a day from {_FIRST} to {_LAST}")
+    return found
 
 
 def days_of_month(day: date) -> list[date]:
@@ -25,6 +37,11 @@ def days_of_week(day: date) -> list[date]:
     """Return the days of the week of this day, from Monday on."""
     monday = day - timedelta(day.weekday())
     return days_between(monday, monday + timedelta(6))
+
+
+def days_from(first: date, number: int) -> list[date]:
+    """Return so many days from the first on."""
+    return days_between(first, first + timedelta(number - 1))
 
 
 def days_between(first: date, last: date) -> list[date]:

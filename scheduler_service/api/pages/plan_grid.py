@@ -86,7 +86,7 @@ def boxes(
     for n, (begin, end) in enumerate(pairwise(found.edges)):
         day = local(begin, zone).date()
         planned = found.cells[n] if n < len(found.cells) and end > now else None
-        frozen = tuple(f"Freeze {one.freeze_id}: {one.reason}" for one in found.freezes if _holds(one, begin, end))
+        frozen = tuple(f"Freeze {one.freeze_id}: {one.reason}" for one in found.freezes if holds(one, begin, end))
         closed = found.closed.get(day, ())
         shown.append(
             Box(
@@ -105,7 +105,8 @@ def boxes(
     return shown
 
 
-def _holds(freeze: Freeze, begin: Instant, end: Instant) -> bool:
+def holds(freeze: Freeze, begin: Instant, end: Instant) -> bool:
+    """Whether a freeze holds in a part of this time."""
     return freeze.since < end and (freeze.end is None or freeze.end > begin)
 
 

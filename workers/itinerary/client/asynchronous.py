@@ -116,6 +116,7 @@ class AsyncClient:
     delete_job = _awaited(Client.delete_job)
     distribution = _awaited(Client.distribution)
     trends = _awaited(Client.trends)
+    run_calendar = _awaited(Client.run_calendar)
     enqueue = _awaited(Client.enqueue)
     enqueue_batch = _awaited(Client.enqueue_batch)
     explain_job = _awaited(Client.explain_job)

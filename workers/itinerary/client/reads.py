@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from itinerary.client.log_reads import LogReads
+from itinerary.client.calendar_reads import CalendarReads
 from itinerary.client.results import (
     AuditPage,
     Calendar,
@@ -37,7 +37,7 @@ from itinerary.client.transport import given, segment
 PLANNED_WITHIN: Final = 40.0
 
 
-class Reads(LogReads):
+class Reads(CalendarReads):
     """The requests of a client that change nothing."""
 
     def jobs(

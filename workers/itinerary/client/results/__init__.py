@@ -22,6 +22,7 @@ from itinerary.client.results.jobs import (
 )
 from itinerary.client.results.monitors import Monitor, MonitorPing
 from itinerary.client.results.record import Answer, Record
+from itinerary.client.results.run_calendar import BusyJob, RunCalendar, RunCalendarCell
 from itinerary.client.results.runs import (
     Attempt,
     Backfill,
@@ -72,6 +73,7 @@ __all__ = [
     "BulkOperation",
     "BulkPage",
     "BulkPlan",
+    "BusyJob",
     "Calendar",
     "CalendarDay",
     "CalendarPreview",
@@ -112,6 +114,8 @@ __all__ = [
     "Record",
     "Retry",
     "Run",
+    "RunCalendar",
+    "RunCalendarCell",
     "RunPage",
     "RunProgress",
     "ShareLink",
