@@ -21,6 +21,14 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(BROWSER is None, reason="there is no Chromium here; ITINERARY_TEST_BROWSER can name one"),
 ]
+SHIFTED = """new Promise(done => {
+  let sum = 0;
+  const observe = (type, hear) => new PerformanceObserver(hear).observe({type, buffered: true});
+  observe("layout-shift", list => { for (const one of list.getEntries()) sum += one.hadRecentInput ? 0 : one.value; });
+  observe("paint", () => done(sum));
+})"""
+"""How far the page's parts have moved since it was drawn: 0.1 is held to be good. Paints are told after shifts."""
+STILL = ("/", "/jobs", "/runs", "/load", "/failures?within=7d")
 JOB = "a.job-with-a-long-name-of-somebody.who-likes-names.that-say-everything"
 
 
@@ -89,6 +97,7 @@ def test_no_page_is_wider_than_the_screen_or_hard_to_reach(browser: Browser, sit
             wide = browser.run("document.documentElement.scrollWidth")
             assert wide <= width, f"{path} is {wide} wide at {width}"
             assert width != 1440 or violations(browser) == [], path
+            assert path not in STILL or browser.run(SHIFTED) < 0.1, f"{path} moves at {width}"
         if width == 1024:
             browser.open(site.url)
             assert browser.run("(nav => nav.scrollWidth <= nav.clientWidth)(document.querySelector('#menu'))")
