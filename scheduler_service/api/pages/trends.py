@@ -69,7 +69,7 @@ class TrendView:
     rows: list[Row]
     marks: list[ShownMark]
     more_marks: int
-    has_samples: bool
+    has_lines: bool
 
 
 def read_window(text: str) -> str:
@@ -133,7 +133,7 @@ def trend_view(
     return TrendView(
         window, [(name, f"?{urlencode({'window': name, **kept})}") for name in WINDOWS],
         f"/parts/trends?{urlencode(asked)}", plots, drawn.data(plots, found.marks, reader_zone().name),
-        _rows(found, of, window, now), marks[:_MARKS], max(0, len(marks) - _MARKS), bool(found.samples),
+        _rows(found, of, window, now), marks[:_MARKS], max(0, len(marks) - _MARKS), len(found.samples) > 1,
     )  # fmt: skip
 
 
