@@ -41,18 +41,25 @@ def take(folder: Path) -> None:
         run_id = _killed_and_completed(client, up)
         browser = opened.enter_context(Browser(program, Path(place) / "profile"))
         shots = _Shots(browser, client.base_url, folder)
-        client.enqueue("itinerary.sleep", kwargs={"seconds": 90})
-        wait_until(lambda: client.runs(state="running")["items"], 60, "a running run")
-        shots.take("overview", "/", 1280, 900)
         client.pause_job("hello", reason="seen enough")
         asked = datetime.now(UTC) + timedelta(seconds=10 - datetime.now(UTC).second % 5)
         wait_until(lambda: datetime.now(UTC) > asked + timedelta(seconds=5), 30, "the time that is asked for")
         shots.take("explain", f"/explain?job_id=hello&at={asked:%Y-%m-%dT%H:%M:%S}", 1280, 430)
-        shots.take("run", f"/runs/{run_id}", 1100, 1060)
+        shots.take(
+            "run",
+            f"/runs/{run_id}",
+            1100,
+            1060,
+            until="document.querySelector('.log-body')?.innerText.trim() !== 'Its log'",
+        )
         shots.take("job", "/jobs/demo.flaky", 1100, 1000)
         shots.take(
             "form", "/new-job", 1100, 820, LINE, "document.querySelectorAll('.beside .hint, .beside li').length > 10"
         )
+        wait_until(lambda: len(client.trends().points) > 4, 300, "a line of the trends", every=1)
+        client.enqueue("itinerary.sleep", kwargs={"seconds": 90})
+        wait_until(lambda: client.runs(state="running")["items"], 60, "a running run")
+        shots.take("overview", "/?window=1h", 1280, 900)
 
 
 def _killed_and_completed(client: Client, up: Running) -> str:
