@@ -101,9 +101,13 @@ class SchedulerLoop:
 
     def run(self) -> None:
         """Lead until `stop`; raises LeaseLost if the lease is not confirmed, or the error that broke a thread."""
-        state = self._take_over()
         # The garbage collector would stop all threads to scan all jobs: a second for a million, again and again.
-        gc.freeze()
+        gc.disable()
+        try:
+            state = self._take_over()
+            gc.freeze()
+        finally:
+            gc.enable()
         try:
             while not self._stopping.is_set():
                 state = self._pass(state, next_wake(state, self._renewer.now()))

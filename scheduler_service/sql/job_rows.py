@@ -4,19 +4,21 @@ Promises that a definition which cannot be read is refused by the job's name or 
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
 import structlog
-from sqlalchemy import ColumnElement, Connection, Select, Text, and_, exists, not_, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, Text, and_, cast, exists, not_, or_, select
 
 from itinerary.protocol.errors import BadValue, BadValues, Conflict
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.balancing.placements import placed
 from scheduler_service.core.calendars.carrying import REACH
 from scheduler_service.core.contract.job_json import read_stored_job
+from scheduler_service.core.contract.stored_jobs import StoredJobs
 from scheduler_service.core.contract.unknown_fields import names
 from scheduler_service.core.explain.facts import Version
 from scheduler_service.core.model import Job, JobHistory
@@ -38,13 +40,17 @@ VERSION_COLUMNS: Final = (
     _V.deleted, _V.placed_anchor, _V.placed_at, _V.pause_skips,
 )  # fmt: skip
 JOB_COLUMNS: Final = (*(jobs.c[column.name] for column in VERSION_COLUMNS), jobs.c.source)
+# Many definitions are read from their text: most are like one that was read before.
+_HISTORY_COLUMNS: Final = (cast(_V.definition, Text), *VERSION_COLUMNS[1:], _V.job_id, jobs.c.planned_version)
+_JOB_ID: Final = itemgetter(-2)
+_PLANNED: Final = itemgetter(-1)
 _IDS: Final = Batch(job_id=Text)
 
 
-def job_of(row: Sequence[Any]) -> Job:
-    """The version, from VERSION_COLUMNS."""
+def job_of(row: Sequence[Any], read: Callable[..., Job] = read_stored_job) -> Job:
+    """The version, from VERSION_COLUMNS; `read` reads its definition."""
     definition, created_at, version, paused, pause_reason, paused_until, effective_from, deleted, anchor, at = row[:10]
-    job = read_stored_job(
+    job = read(
         definition,
         created_at=created_at,
         version=version,
@@ -116,15 +122,15 @@ def histories(
     Of all jobs, those deleted before `since`, and planned as deleted, are left out. `refused` collects the ids of jobs
     that this program cannot read.
     """
-    asked, by_calendars = _versions(since), AppliedCalendars(connection, since)
+    asked, by_calendars, read = _versions(since), AppliedCalendars(connection, since), StoredJobs().read
     if job_ids is None:
         by_calendars.read_all()
         asked = asked if since is None else asked.where(not_(_gone_before(since)))
-        return _all_grouped(connection, asked, by_calendars, refused)
+        return _all_grouped(connection, asked, by_calendars, read, refused)
     named = asked.where(_V.job_id.in_(select(_IDS.rows(dialect_of(connection)).c.job_id)))
     found: list[JobHistory] = []
     for chunk in _IDS.chunks([(job_id,) for job_id in dict.fromkeys(job_ids)]):
-        found += by_calendars.applied(_grouped(connection.execute(named, chunk), refused))
+        found += by_calendars.applied(_grouped(connection.execute(named, chunk), read, refused))
     return found
 
 
@@ -137,7 +143,7 @@ def _versions(since: Instant | None) -> Select[Any]:
     following = job_versions.alias("following")
     is_next = and_(following.c.job_id == _V.job_id, following.c.version == _V.version + 1)
     versions = (
-        select(*VERSION_COLUMNS, _V.job_id, jobs.c.planned_version)
+        select(*_HISTORY_COLUMNS)
         .join(jobs, jobs.c.job_id == _V.job_id)
         .outerjoin(following, is_next)
         .order_by(_V.job_id, _V.version)
@@ -156,7 +162,11 @@ def _gone_before(since: Instant) -> ColumnElement[bool]:
 
 
 def _all_grouped(
-    connection: Connection, asked: Select[Any], by_calendars: AppliedCalendars, refused: set[str] | None
+    connection: Connection,
+    asked: Select[Any],
+    by_calendars: AppliedCalendars,
+    read: Callable[..., Job],
+    refused: set[str] | None,
 ) -> list[JobHistory]:
     """Group in parts, since the rows of all jobs at once take more memory than the jobs.
 
@@ -169,19 +179,19 @@ def _all_grouped(
         if after:
             log.info("reading jobs", count=len(found))
         rows = connection.execute(asked.where(_V.job_id > after, _V.job_id <= part[-1]))
-        found += by_calendars.applied(_grouped(rows, refused))
+        found += by_calendars.applied(_grouped(rows, read, refused))
         after = part[-1]
     return found
 
 
-def _grouped(rows: Iterable[Any], refused: set[str] | None = None) -> list[JobHistory]:
+def _grouped(rows: Iterable[Any], read: Callable[..., Job], refused: set[str] | None = None) -> list[JobHistory]:
     """Group rows into histories; remove the ids of jobs that were read from `refused`, and add those that were not."""
     found: list[JobHistory] = []
     refused = set() if refused is None else refused
-    for job_id, of_job in groupby(rows, key=lambda row: row.job_id):
+    for job_id, of_job in groupby(rows, key=_JOB_ID):
         versions = list(of_job)
         try:
-            history = JobHistory(tuple(job_of(row) for row in versions), versions[-1].planned_version)
+            history = JobHistory(tuple(job_of(row, read) for row in versions), _PLANNED(versions[-1]))
         except (BadValue, BadValues) as error:  # a single unreadable job must not stop the others
             if job_id not in refused:
                 log.error("job left out, its stored definition is refused", job_id=job_id, error=str(error))

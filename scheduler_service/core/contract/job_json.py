@@ -28,8 +28,8 @@ _VALUES: Final = attrgetter(*("schedule_spec" if name == "schedule" else name fo
 _WRITERS: Final = [(name, of.write) for name, of in JOB_TYPES.items()]
 _SPARSE: Final = [field.name for field in JOB_FIELDS if field.sparse]
 # Shared by all jobs that omit them; a job's values are never changed in place.
-_NO_ARGS: Final[list[Any]] = []
-_NO_KWARGS: Final[dict[str, Any]] = {}
+NO_ARGS: Final[list[Any]] = []
+NO_KWARGS: Final[dict[str, Any]] = {}
 READ_ONLY: Final = frozenset(
     {"paused", "pause_reason", "version", "next_runs", "warnings", "paused_until", "pause_waiting", "source"}
 )
@@ -53,7 +53,7 @@ def _values(body: Mapping[str, Any], errors: list[BadValue]) -> dict[str, Any]:
         refuse_unknown({name: value for name, value in body.items() if name not in READ_ONLY}, FIELDS, errors)
     errors += [BadValue(name, None, "this field is required") for name in _REQUIRED if body.get(name) is None]
     values = read_fields(body, _READERS, errors)
-    values["args"], values["kwargs"] = values.get("args") or _NO_ARGS, values.get("kwargs") or _NO_KWARGS
+    values["args"], values["kwargs"] = values.get("args") or NO_ARGS, values.get("kwargs") or NO_KWARGS
     check_payload(errors, values["args"], values["kwargs"])
     return values
 

@@ -24,6 +24,8 @@ from scheduler_service.core.schedules.specs import (
     SPEC_FIELDS,
     ParsedSchedule,
     canonical_spec,
+    depends_on_creation,
+    depends_on_id,
     in_own_dialect,
     parse_schedule,
 )
@@ -47,6 +49,8 @@ __all__ = [
     "WindowSchedule",
     "canonical_spec",
     "count",
+    "depends_on_creation",
+    "depends_on_id",
     "in_own_dialect",
     "jitter_of",
     "latest",

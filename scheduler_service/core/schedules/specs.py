@@ -81,16 +81,30 @@ def canonical_spec(spec: Mapping[str, Any], *, job_id: str = "") -> Mapping[str,
     With a `job_id`, an `H` in a cron line is replaced by its value.
     """
     try:
-        return _canonical(spec, job_id if _has_hash(spec) else "")
+        return _canonical(spec, job_id if depends_on_id(spec) else "")
     except BadValue as refused:
         raise refused.under("schedule") from None
 
 
-def _has_hash(spec: object) -> bool:
+def depends_on_id(spec: object) -> bool:
+    """Return whether a spec holds an `H`, whose value goes by the job's id."""
     if not isinstance(spec, Mapping):
         return False
     members = spec.get("of") if spec.get("kind") == "any" else None
-    return has_hash(str(spec.get("expr"))) or (isinstance(members, (list, tuple)) and any(map(_has_hash, members)))
+    return has_hash(str(spec.get("expr"))) or (isinstance(members, (list, tuple)) and any(map(depends_on_id, members)))
+
+
+def depends_on_creation(spec: Mapping[str, Any]) -> bool:
+    """Return whether a canonical spec names no time to count from, so that it counts from the job's creation."""
+    match spec["kind"]:
+        case "interval":
+            return not spec["balanced"] and spec["anchor"] is None and "window" not in spec
+        case "calendar":
+            return spec["start"] is None
+        case "any":
+            return any(map(depends_on_creation, spec["of"]))
+        case _:
+            return False
 
 
 def _kind(spec: object) -> Kind:
@@ -172,7 +186,7 @@ def _union(spec: Mapping[str, Any], job_id: str, created_at: Instant) -> ParsedS
     members = _members(spec, job_id, lambda member, as_id: _parse(member, as_id, created_at))
     schedule = UnionSchedule(tuple(_simple(member.schedule) for member in members))
     notes = (f"of.{number}: {note}" for number, member in enumerate(members) for note in member.warnings)
-    resolved = {"kind": "any", "of": [dict(member.spec) for member in members]} if _has_hash(spec) else spec
+    resolved = {"kind": "any", "of": [dict(member.spec) for member in members]} if depends_on_id(spec) else spec
     return ParsedSchedule(shared_union(schedule), resolved, tuple(notes))
 
 
