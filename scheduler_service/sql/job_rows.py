@@ -6,12 +6,13 @@ Promises that a definition which cannot be read is refused by the job's name or 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import structlog
-from sqlalchemy import ColumnElement, Connection, Select, Text, and_, cast, exists, not_, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, Text, and_, cast, exists, not_, or_, select, true
 
 from itinerary.protocol.errors import BadValue, BadValues, Conflict
 from itinerary.protocol.instants import Instant
@@ -34,6 +35,8 @@ _READ_AT_ONCE: Final = 5_000
 _MOST_REPORTED: Final = 1_000
 _REPORTED: Final[set[str]] = set()
 
+_Column: TypeAlias = ColumnElement[str]
+_Condition: TypeAlias = ColumnElement[bool]
 _V: Final = job_versions.c
 VERSION_COLUMNS: Final = (
     _V.definition, _V.created_at, _V.version, _V.paused, _V.pause_reason, _V.paused_until, _V.effective_from,
@@ -122,12 +125,11 @@ def histories(
     Of all jobs, those deleted before `since`, and planned as deleted, are left out. `refused` collects the ids of jobs
     that this program cannot read.
     """
-    asked, by_calendars, read = _versions(since), AppliedCalendars(connection, since), StoredJobs().read
+    by_calendars, read = AppliedCalendars(connection, since), StoredJobs().read
     if job_ids is None:
         by_calendars.read_all()
-        asked = asked if since is None else asked.where(not_(_gone_before(since)))
-        return _all_grouped(connection, asked, by_calendars, read, refused)
-    named = asked.where(_V.job_id.in_(select(_IDS.rows(dialect_of(connection)).c.job_id)))
+        return _all_grouped(connection, since, by_calendars, read, refused)
+    named = _versions(since).where(_V.job_id.in_(select(_IDS.rows(dialect_of(connection)).c.job_id)))
     found: list[JobHistory] = []
     for chunk in _IDS.chunks([(job_id,) for job_id in dict.fromkeys(job_ids)]):
         found += by_calendars.applied(_grouped(connection.execute(named, chunk), read, refused))
@@ -139,13 +141,18 @@ def unplanned(connection: Connection, limit: int) -> list[str]:
     return list(connection.execute(select(jobs.c.job_id).where(IS_UNPLANNED).limit(limit)).scalars())
 
 
-def _versions(since: Instant | None) -> Select[Any]:
+def _versions(since: Instant | None, within: Callable[[_Column], _Condition] = lambda job_id: true()) -> Select[Any]:
+    """Select what `histories` reads, of jobs `within` bounds.
+
+    Each table gets the bounds, since PostgreSQL scans the whole of one that has none, again for every page.
+    """
     following = job_versions.alias("following")
     is_next = and_(following.c.job_id == _V.job_id, following.c.version == _V.version + 1)
     versions = (
         select(*_HISTORY_COLUMNS)
-        .join(jobs, jobs.c.job_id == _V.job_id)
-        .outerjoin(following, is_next)
+        .join(jobs, and_(jobs.c.job_id == _V.job_id, within(jobs.c.job_id)))
+        .outerjoin(following, and_(is_next, within(following.c.job_id)))
+        .where(within(_V.job_id))
         .order_by(_V.job_id, _V.version)
     )
     if since is None:
@@ -163,7 +170,7 @@ def _gone_before(since: Instant) -> ColumnElement[bool]:
 
 def _all_grouped(
     connection: Connection,
-    asked: Select[Any],
+    since: Instant | None,
     by_calendars: AppliedCalendars,
     read: Callable[..., Job],
     refused: set[str] | None,
@@ -178,10 +185,15 @@ def _all_grouped(
     while part := connection.execute(ids.where(jobs.c.job_id > after)).scalars().all():
         if after:
             log.info("reading jobs", count=len(found))
-        rows = connection.execute(asked.where(_V.job_id > after, _V.job_id <= part[-1]))
+        asked = _versions(since, partial(_between, part[0], part[-1]))
+        rows = connection.execute(asked if since is None else asked.where(not_(_gone_before(since))))
         found += by_calendars.applied(_grouped(rows, read, refused))
         after = part[-1]
     return found
+
+
+def _between(first: str, last: str, job_id: _Column) -> _Condition:
+    return and_(job_id >= first, job_id <= last)
 
 
 def _grouped(rows: Iterable[Any], read: Callable[..., Job], refused: set[str] | None = None) -> list[JobHistory]:

@@ -1,7 +1,7 @@
 """How the databases carry out the hot statements: by the indexes that were made for them, however long the history."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from sqlalchemy import event, text, update
@@ -12,7 +12,7 @@ from scheduler_service.core.contract.pruning import Past
 from scheduler_service.core.freezes import FreezeStatus, NewFreeze, Scope
 from scheduler_service.core.leader.commands import Apply, CreateRuns, Retract, Transition
 from scheduler_service.core.leader.lane_reads import LanePage
-from scheduler_service.core.model import Lease, MissedRange
+from scheduler_service.core.model import JobHistory, Lease, MissedRange
 from scheduler_service.core.run_state import ACTIVE, Event, RunState
 from scheduler_service.ports.history import Total
 from scheduler_service.ports.records import AuditFilter
@@ -50,6 +50,20 @@ _FUTURE = {
     "postgresql": "now() + interval '9 years' + n * interval '1 second'",
     "sqlite": "2095000000000000 + n * 1000000",
 }
+
+_ALIKE: Final = "version, paused, effective_from, created_at, deleted"
+_COPIES: Final = [
+    f"""
+INSERT INTO {table} ({rest}, job_id, definition)
+SELECT {rest}, name, replace(definition::text, '"job"', '"' || name || '"')::json
+FROM (SELECT {table}.*, 'job' || lpad(n::text, 6, '0') AS name FROM {table}, generate_series(1, 20000) AS n ORDER BY n)
+     AS copies
+"""
+    for table, rest in (
+        ("jobs", f"{_ALIKE}, tags, search_text, planned_version, updated_at"),
+        ("job_versions", _ALIKE),
+    )
+]
 
 
 def fill(bed: StoreBed, finished: int, future: int, *, out: int = 0, analyze: bool = True) -> None:
@@ -398,6 +412,20 @@ def test_a_batch_does_not_read_a_table_that_has_just_grown(postgres_url: str) ->
             lambda: stores.leader.apply(lease, ended),
         ):
             assert_never_scans(plan_of(stores, call), "runs")
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+def test_a_page_of_all_jobs_is_read_without_the_jobs_of_other_pages(postgres_url: str) -> None:
+    with sql_bed(postgres_url) as stores:
+        lease = stores.lead()
+        stores.planned_job(lease, "job")
+        for statement in (*_COPIES, "ANALYZE jobs, job_versions"):
+            _execute(stores, statement)
+        found: list[JobHistory] = []
+        plan = plan_of(stores, lambda: found.extend(stores.leader.job_histories(lease.now)), "job_versions")
+        assert len(found) == 20_001
+        assert_never_scans(plan, "jobs", "job_versions")
 
 
 @pytest.mark.postgres
