@@ -49,7 +49,12 @@ def take_jobs(state: SchedulerState, step: Step, read: JobsRead) -> list[str]:
     touched, planned_jobs = [], 0
     edits = _Edits()
     for history in read.histories:
-        known = state.jobs.get(history.job_id)
+        current = history.current
+        known = state.jobs.get(current.job_id)
+        if known is None and history.planned_version == current.version:  # as most jobs of a takeover: nothing to plan
+            touched.append(current.job_id)
+            state.jobs.put(history)
+            continue
         if known is not None and _is_no_news(known, history):
             continue
         touched.append(history.job_id)

@@ -39,11 +39,12 @@ class Jobs:
 
     def put(self, history: JobHistory) -> None:
         """Store a new or changed job, which the index does not show yet."""
-        job_id = history.job_id
+        current = history.versions[-1]
+        job_id = current.job_id
         self.revision += 1
         self.changed[job_id] = self.revision
         self._histories[job_id] = history
-        if len(history.versions) > 1 or history.current.deleted:
+        if len(history.versions) > 1 or current.deleted:
             self._aging.add(job_id)
 
     def put_calendars(self, history: JobHistory) -> None:
