@@ -52,7 +52,8 @@ class ReadSchedules:
         self._walls: list[WallTimes] = []
         self._blocks: list[Clockwork] = []
         keys = np.fromiter(map(id, schedules), dtype=np.int64, count=len(schedules))
-        distinct, firsts, self.numbers = np.unique(keys, return_index=True, return_inverse=True)
+        distinct, firsts, numbers = np.unique(keys, return_index=True, return_inverse=True)
+        self.numbers: Positions = numbers.astype(np.int32)
         self._behind = firsts.size
         lines = [self._line(schedules[first]) for first in firsts.tolist()] + self._members
         table = np.fromiter(chain.from_iterable(lines), dtype=np.int64, count=4 * len(lines))

@@ -160,12 +160,13 @@ class Draft:
         self._columns.append((ordinals, starts, ends))
 
     def finished(self) -> ScheduleTable:
-        """Build the table of the added entries."""
+        """Build the table of the added entries, and forget them."""
         read = ReadSchedules(self._schedules)
         first, second = read.first, read.second
         ordinals, starts, ends, own = self._in_order(read.numbers)
+        self._schedules, self._columns = [], []  # what follows needs as much memory again
         entry, lines = _with_members(own, read)
-        kind = read.kinds[lines]
+        kind = read.kinds.astype(np.int8)[lines]
         walls, intervals, once, single, failed = (
             np.flatnonzero(kind == k) for k in (WALL, INTERVAL, ONCE, SINGLE, FAILED)
         )
@@ -183,19 +184,19 @@ class Draft:
             second_entries=entries[~on_minute],
             second_rows=of_entries[~on_minute],
             several_rows=bool((entries[1:] == entries[:-1]).any()),
-            interval_entries=entry[intervals].astype(np.int32),
+            interval_entries=entry[intervals],
             interval_firsts=first[lines[intervals]],
             interval_everys=second[lines[intervals]],
-            once_entries=entry[once].astype(np.int32),
+            once_entries=entry[once],
             once_at=first[lines[once]],
-            single_entries=entry[single].astype(np.int32),
+            single_entries=entry[single],
             single_numbers=first[lines[single]],
             singles=tuple(read.singles),
             closings=closings_of(read.closed, read.closed_lines, own) if read.closed else NO_CLOSINGS,
             failures=tuple((int(ordinals[entry[n]]), read.reasons[int(first[lines[n]])]) for n in failed),
         )
 
-    def _in_order(self, lines: NDArray[np.intp]) -> list[NDArray[Any]]:
+    def _in_order(self, lines: Positions) -> list[NDArray[Any]]:
         columns = [*(np.concatenate(parts) for parts in zip(*self._columns, strict=True)), lines]
         if (columns[0][1:] < columns[0][:-1]).any():
             order = np.argsort(columns[0], kind="stable")
@@ -203,19 +204,21 @@ class Draft:
         return columns
 
 
-def _with_members(own: NDArray[np.intp], read: ReadSchedules) -> tuple[NDArray[np.intp], Ints]:
+def _with_members(own: Positions, read: ReadSchedules) -> tuple[Positions, NDArray[Any]]:
     """The entry and the line of each schedule that is no union: its members in place of a union."""
-    union = read.kinds[own] == UNION
-    if not union.any():
-        return np.arange(own.size), own
+    entries, unions = np.arange(own.size, dtype=np.int32), read.kinds == UNION
+    if not unions.any():
+        return entries, own
+    union = unions[own]
     first, last = np.where(union, read.first[own], own), np.where(union, read.second[own], own + 1)
-    entries, lines = _counted_out(np.arange(own.size), first, last)
-    return entries.astype(np.intp), lines
+    return _counted_out(entries, first, last)
 
 
-def _counted_out(entries: NDArray[np.intp], firsts: Ints, lasts: Ints) -> tuple[Positions, Ints]:
+def _counted_out(entries: Positions, firsts: Ints, lasts: Ints) -> tuple[Positions, Ints]:
     """Repeat each entry for each number of its range [first, last), and return those numbers."""
     counts = lasts - firsts
+    if (counts == 1).all():
+        return entries, firsts
     begins = np.cumsum(counts) - counts
     numbers = np.arange(counts.sum()) + np.repeat(firsts - begins, counts)
-    return np.repeat(entries, counts).astype(np.int32), numbers
+    return np.repeat(entries, counts), numbers
