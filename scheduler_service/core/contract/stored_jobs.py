@@ -19,7 +19,7 @@ from scheduler_service.core.schedules.schedule import depends_on_creation, depen
 
 _OWN: Final = {name: JOB_TYPES[name].read for name in ("job_id", "title", "args", "kwargs")}
 _SHARED: Final = [name for name in JOB_TYPES if name not in _OWN] + ["schedule_spec", "unknown"]
-# A definition begins with these fields, in this order; whoever wrote it otherwise is read alone.
+# A definition begins with these fields, in this order; one that does not is read alone.
 _TO_ARGS: Final = re.compile(
     r'\{"job_id": ?"([^"\\]*)", ?"title": ?("(?:[^"\\]|\\.)*"), ?"task": ?("[^"\\]*"), ?"args": ?'
 )
