@@ -13,12 +13,12 @@ def test_a_queue_that_is_gone_leaves_no_counter_behind() -> None:
     world = World()
     run_id = world.enqueue()
     report(world.state, Step(world.now), Started(world.enqueue(5 * SECOND), 1, "w1", world.now, 7))
-    world.state.unstarted.started("default", 7)
+    world.state.unstarted.started("default", 7, world.now)
     world.advance(20 * SECOND)
     assert world.run(run_id).state is RunState.COMPLETED
     assert "default" not in world.state.dispatches.of_queue
     assert "default" not in world.state.runs.pending
-    assert not world.state.unstarted.is_overtaken("default", 0)
+    assert world.state.unstarted.overtaken_at("default", 0) is None
 
 
 def test_dispatching_nothing_of_a_queue_leaves_no_counter_behind() -> None:

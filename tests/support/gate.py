@@ -59,13 +59,14 @@ class Gate:
         self.commands: list[Command] = []
         self.known = {row.run_id: row for row in self.rows}
         self.controls = Controls()
+        self.heard_until: Instant | None = None
         self.state, _ = take_over(self.settings, 1, Cursor(T0, "0-0"), (), self.rows, T0)
 
     def step(self, *messages: Feedback, after: Duration = 0) -> list[str]:
         """One pass; the ids of the runs that it chose."""
         self.now += after
         chosen = []
-        listened = Listened(T0 - 60 * SECOND, self.now)
+        listened = Listened(T0 - 60 * SECOND, self.heard_until or self.now)
         self.state, self.commands = iterate(self.state, [*messages, listened], self.now)
         for command in self.commands:
             match command:

@@ -174,7 +174,7 @@ def take_queues(state: SchedulerState, step: Step, seen: QueuesSeen) -> None:
 
 def _has_left_its_queue(state: SchedulerState, run: ActiveRun, seen: QueuesSeen) -> bool:
     length, head = seen.heads.get(run.queue, (1, None))
-    overtaken = (head is not None and head > run.seq) or state.unstarted.is_overtaken(run.queue, run.seq)
+    overtaken = (head is not None and head > run.seq) or state.unstarted.overtaken_at(run.queue, run.seq) is not None
     return length == 0 or overtaken
 
 

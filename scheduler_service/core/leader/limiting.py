@@ -190,11 +190,12 @@ def _may_be_served(state: SchedulerState, lane: Lane, now: Instant) -> bool:
 def recall_hogs(state: SchedulerState, step: Step) -> None:
     """Recall what no worker has received for long while lanes wait for one of its slots; once a second.
 
-    Its queue may have lost its workers, or they are busy. Its turn at the limit is over by then.
+    Its queue may have lost its workers, or they are busy; or a worker died with the message that it had just taken. Its
+    turn at the limit is over by then.
     """
     if state.dispatches.closed and state.slots.check_due(step.now):
         reason = "recalled: no worker received it, and others wait for its slot"
-        recall_unreceived(state, step, lambda run: _is_waited_for(state, run), reason)
+        recall_unreceived(state, step, lambda run: _is_waited_for(state, run), reason, gone=True)
 
 
 def _is_waited_for(state: SchedulerState, run: ActiveRun) -> bool:

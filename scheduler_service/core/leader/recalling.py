@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from itinerary.protocol.instants import SECOND
+from itinerary.protocol.wire import HEARTBEAT_SECONDS
 from scheduler_service.core.leader.commands import RecallClaims, Transition
 from scheduler_service.core.leader.results import ClaimsRecalled
 from scheduler_service.core.leader.state import SchedulerState
@@ -17,6 +18,7 @@ from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.run_state import PENDING, Event, next_state
 
 _LIES_TOO_LONG: Final = 10 * SECOND
+_LISTED_WITHIN: Final = 5 * HEARTBEAT_SECONDS * SECOND // 4
 _RECALLED_AT_ONCE: Final = 1_000
 
 
@@ -34,16 +36,27 @@ def recall(state: SchedulerState, step: Step, run_ids: Iterable[str], reason: st
     return len(wanted)
 
 
-def recall_unreceived(state: SchedulerState, step: Step, wanted: Callable[[ActiveRun], bool], reason: str) -> None:
-    """Recall wanted runs that have lain in their queues for long, received by no worker; not all of many at once."""
+def recall_unreceived(
+    state: SchedulerState, step: Step, wanted: Callable[[ActiveRun], bool], reason: str, *, gone: bool = False
+) -> None:
+    """Recall wanted runs that have lain in their queues for long, received by no worker; not all of many at once.
+
+    `gone`: also those whose message has left its queue, and that no worker has listed or started since.
+    """
     unreceived = []
     for run_id, at in state.unstarted.published.items():
         run = state.runs.get(run_id)
-        if run is None or step.now - at < _LIES_TOO_LONG or state.unstarted.is_received(run_id, step.now):
+        if run is None or run.state is not PENDING or state.unstarted.is_received(run_id, step.now):
             continue
-        if wanted(run):
+        if (step.now - at >= _LIES_TOO_LONG or (gone and _is_gone(state, run))) and wanted(run):
             unreceived.append(run_id)
     recall(state, step, unreceived[:_RECALLED_AT_ONCE], reason)
+
+
+def _is_gone(state: SchedulerState, run: ActiveRun) -> bool:
+    """Whether a later message of its queue has started, and a worker that took this one would have listed it since."""
+    at = state.unstarted.overtaken_at(run.queue, run.seq)
+    return at is not None and state.unreported_for(at) >= _LISTED_WITHIN
 
 
 def _may_be_recalled(state: SchedulerState, run: ActiveRun) -> bool:

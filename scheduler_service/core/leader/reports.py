@@ -41,7 +41,7 @@ def report(state: SchedulerState, step: Step, message: Report) -> None:
     match message:
         case Started():
             if message.seq is not None:
-                state.unstarted.started(run.queue, message.seq)
+                state.unstarted.started(run.queue, message.seq, step.now)
             start(state, step, run, message.worker, message.at)
         case Succeeded():
             _succeed(state, step, run, message)

@@ -10,9 +10,10 @@ from itinerary.protocol.run_fields import RetryPolicy
 from scheduler_service.core.leader.iteration import next_wake
 from scheduler_service.core.leader.lanes import Lane
 from scheduler_service.core.leader.limit_use import usage_of_limits
-from scheduler_service.core.leader.messages import Failed
+from scheduler_service.core.leader.messages import Failed, Started
 from scheduler_service.core.leader.parts.dispatches import Dispatches
 from scheduler_service.core.leader.parts.hand_overs import HandOvers
+from scheduler_service.core.leader.parts.unstarted import Unstarted
 from scheduler_service.core.leader.results import ClaimsRecalled
 from scheduler_service.core.leader.state import CoreSettings
 from scheduler_service.core.limits import Bounds, Limit, Rate
@@ -553,6 +554,67 @@ def test_what_nobody_receives_is_recalled_for_those_that_wait_for_its_slot_and_g
     assert one.recalls == ["lying"]
     one.step(ClaimsRecalled((("lying", 1, one.asked["lying"][1], True),)))
     assert one.committed() == ["b"]
+
+
+def overtaken(one: Gate, *taken: str) -> None:
+    """Of these and a later message of their queue, all of which a worker takes, only the later starts."""
+    one.step(after=10 * SECOND)  # every worker has reported by now
+    one.beat()
+    one.due(*(waiting(run_id, "stripe") for run_id in (*taken, "waits")))
+    one.moved(*taken)
+    one.due(waiting("free"))
+    one.moved("free")
+    one.hear(Started("free", 1, "w", one.now, one.asked["free"][1]))
+    one.beat(running=["free"])
+
+
+def test_what_died_with_the_worker_that_had_taken_it_is_recalled_once_heartbeats_show_it() -> None:
+    one = gate(stripe=1)
+    overtaken(one, "lost")
+    for _ in range(2):
+        one.step(after=SECOND)
+        one.beat(running=["free"])
+    assert one.recalls == [], "a worker may list it with its next heartbeat"
+    one.step(after=SECOND)
+    assert one.recalls == ["lost"]
+    one.step(ClaimsRecalled((("lost", 1, one.asked["lost"][1], True),)))
+    assert one.committed() == ["lost"]  # the first of its lane goes again
+
+
+def test_what_a_worker_lists_or_has_before_it_in_its_queue_is_not_taken_for_gone() -> None:
+    one = gate(stripe=2)
+    overtaken(one, "held", "next")
+    one.started("next")
+    one.ended("next")
+    assert one.committed() == ["waits"]  # its message is behind what has started
+    one.moved("waits")
+    one.due(waiting("z", "stripe"))
+    for _ in range(4):
+        one.beat(running=["free"], received=["held"])
+        one.step(after=2 * SECOND)
+    assert one.recalls == []
+
+
+def test_nothing_is_taken_for_gone_while_no_heartbeat_could_be_read() -> None:
+    one = gate(stripe=1)
+    overtaken(one, "lost")
+    one.heard_until = one.now
+    for _ in range(3):
+        one.step(after=SECOND)
+    assert one.recalls == []
+
+
+def test_the_queue_is_past_a_message_since_a_later_one_started_whatever_starts_after_it() -> None:
+    messages = Unstarted()
+    for seconds, seq in ((0, 2), (1, 5), (2, 4), (3, 9)):
+        messages.started("q", seq, T0 + seconds * SECOND)
+    found = [messages.overtaken_at("q", seq) for seq in (1, 2, 4, 5, 9)]
+    assert found == [T0, T0 + SECOND, T0 + SECOND, T0 + 3 * SECOND, None]
+    assert messages.overtaken_at("p", 1) is None
+    messages.started("q", 10, T0 + 60 * SECOND)
+    assert messages.overtaken_at("q", 1) == T0 + 60 * SECOND  # nothing is kept for longer than it is asked for
+    messages.forget_queue("q")
+    assert messages.overtaken_at("q", 1) is None
 
 
 def test_what_a_worker_has_received_is_not_recalled() -> None:

@@ -1,14 +1,16 @@
 """Messages that the broker has and that no worker is known to have started."""
 
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Final
 
-from itinerary.protocol.instants import SECOND, Instant
+from itinerary.protocol.instants import MILLISECOND, SECOND, Instant
 
 _CHECK_EVERY: Final = 5 * SECOND
 _SUSPECT_FOR: Final = 5 * SECOND
 _RECEIVED_COUNTS_FOR: Final = 10 * SECOND
+_PART: Final = 250 * MILLISECOND
+_PASSED_KEPT: Final = 10 * SECOND
 
 
 @dataclass(slots=True)
@@ -17,7 +19,7 @@ class Unstarted:
 
     `_redispatched`: how often the run was sent again because no worker took it. `_suspects`: when its message was first
     found gone. `_received`: when a worker last listed it as held, and its queue. `held`: how many those are, by queue.
-    `_started_seq`: the highest number started, by queue.
+    `_passed`: the highest number started, by queue, as of some instants of the last seconds.
     """
 
     published: dict[str, Instant] = field(default_factory=dict)
@@ -25,7 +27,7 @@ class Unstarted:
     _suspects: dict[str, Instant] = field(default_factory=dict)
     held: Counter[str] = field(default_factory=Counter)
     _received: dict[str, tuple[Instant, str]] = field(default_factory=dict)
-    _started_seq: dict[str, int] = field(default_factory=dict)
+    _passed: dict[str, deque[tuple[Instant, int]]] = field(default_factory=dict)
     _next_check_at: Instant = 0
 
     def accepted(self, run_id: str, at: Instant) -> None:
@@ -86,17 +88,23 @@ class Unstarted:
             if not self.held[queue]:
                 del self.held[queue]  # queue names come and go
 
-    def started(self, queue: str, seq: int) -> None:
+    def started(self, queue: str, seq: int, now: Instant) -> None:
         """Record that a message of this number was started: the queue is past those below it."""
-        self._started_seq[queue] = max(self._started_seq.get(queue, 0), seq)
+        passed = self._passed.setdefault(queue, deque())
+        highest = max(seq, passed[-1][1]) if passed else seq
+        if passed and passed[-1][0] // _PART == now // _PART:
+            passed.pop()
+        passed.append((now, highest))
+        while passed[0][0] < now - _PASSED_KEPT:
+            passed.popleft()
 
-    def is_overtaken(self, queue: str, seq: int) -> bool:
-        """Whether a later message of the queue was started."""
-        return self._started_seq.get(queue, 0) > seq
+    def overtaken_at(self, queue: str, seq: int) -> Instant | None:
+        """When a later message of the queue had been started, which may be later than the first such time; or None."""
+        return next((at for at, highest in self._passed.get(queue, ()) if highest > seq), None)
 
     def forget_queue(self, queue: str) -> None:
         """Forget the number of a queue without pending runs."""
-        self._started_seq.pop(queue, None)
+        self._passed.pop(queue, None)
 
     def attempt_over(self, run_id: str) -> None:
         """Forget the run's attempt."""
