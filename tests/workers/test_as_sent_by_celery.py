@@ -122,12 +122,13 @@ def test_flower_hears_of_the_shadow(bench: Bench, worker: Child) -> None:
     with bench.app.connection_for_read() as connection:
 
         def received(event: dict[str, str]) -> None:
-            names.append(event["name"])
-            receiver.should_stop = True
+            if event["uuid"] == "heard~1":  # others come from an earlier test: a worker sends events a little later
+                names.append(event["name"])
+                receiver.should_stop = True
 
         def alive(event: dict[str, str]) -> None:
             bench.publish(dispatched("heard", "user.report", "acme"))  # what is sent now reaches this receiver
 
         receiver = bench.app.events.Receiver(connection, {"task-received": received, "worker-heartbeat": alive})
         receiver.capture(limit=None, timeout=15, wakeup=False)
-    assert names == ["report for ACME on default"]
+    assert set(names) == {"report for ACME on default"}

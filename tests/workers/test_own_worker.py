@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -140,20 +141,33 @@ def test_a_worker_without_a_redis_is_told_what_to_set(bench: Bench) -> None:
 
 
 def test_events_reach_flower_with_the_run_in_the_task_id(bench: Bench) -> None:
+    with successes(bench) as (seen, drain):
+        bench.publish(dispatched("seen", "itinerary.echo"))
+        wait_until(lambda: drain() or "seen~1" in seen, 15, lambda: f"an event of seen~1 in {seen}")
+
+
+def test_events_of_many_tasks_are_sent_together(bench: Bench) -> None:
+    with successes(bench) as (seen, drain), bench.client() as client:
+        before = client.info("commandstats")["cmdstat_publish"]["calls"]
+        bench.publish(*(dispatched(f"many{n}", "itinerary.echo") for n in range(40)))
+        wait_until(lambda: drain() or len(seen) == 40, 30, lambda: f"40 events in {seen}")
+        sent = client.info("commandstats")["cmdstat_publish"]["calls"] - before
+    assert sent < 60, "120 events, most of them alone"
+
+
+@contextmanager
+def successes(bench: Bench) -> Iterator[tuple[list[str], Callable[[], None]]]:
+    """Task ids of `task-succeeded` events from now on, and what receives them."""
     seen: list[str] = []
     with bench.app.connection_for_read() as connection:
         receiver = bench.app.events.Receiver(
             connection, handlers={"task-succeeded": lambda event: seen.append(event["uuid"])}
         )
         with receiver.consumer_context() as (subscribed, _, _):
-            _drain(subscribed, seen)
-            bench.publish(dispatched("seen", "itinerary.echo"))
-            wait_until(lambda: _drain(subscribed, seen), 15, lambda: f"an event of seen~1 in {seen}")
 
+            def drain() -> None:
+                with suppress(TimeoutError):
+                    subscribed.drain_events(timeout=0.5)
 
-def _drain(connection: object, seen: list[str]) -> bool:
-    try:
-        connection.drain_events(timeout=0.5)  # type: ignore[attr-defined]
-    except TimeoutError:
-        return False
-    return "seen~1" in seen
+            drain()
+            yield seen, drain

@@ -7,7 +7,9 @@ once with its reason. Of others' messages it reads only the headers that Celery 
 
 import logging
 import math
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Protocol
 
 from celery import bootsteps
@@ -22,6 +24,7 @@ UNDECODABLE: Final = "undecodable"
 MALFORMED: Final = "malformed"
 UNCLAIMABLE: Final = "unclaimable"
 _SHOWN: Final = 300
+_EVENTS_WITHIN: Final = 0.1
 _OF_A_MESSAGE: Final = (ValueError, TypeError, LookupError, AttributeError, RecursionError, DataError)
 """What a malformed message raises where it is read, although kombu counts DataError and KeyError as a lost broker."""
 
@@ -51,13 +54,22 @@ class Intake(bootsteps.StartStopStep):
         super().__init__(consumer, **options)
         errors = (*consumer.connection_errors, *consumer.channel_errors)
         self._away = tuple(kind for kind in errors if not issubclass(kind, _OF_A_MESSAGE))
+        self._flush_at = float("-inf")
         self._create_handler = consumer.create_task_handler
         self._update_strategies = consumer.update_strategies
         consumer.create_task_handler = self._handler
         consumer.update_strategies = self._strategies
+        consumer.on_send_event_buffered = partial(self._flush_events_later, consumer)
         consumer.on_unknown_task = self._telling(consumer.on_unknown_task, _unknown)
         consumer.on_decode_error = self._telling(consumer.on_decode_error, _undecodable)
         consumer.on_invalid_task = self._telling(consumer.on_invalid_task, _invalid)
+
+    def _flush_events_later(self, consumer: Any) -> None:
+        """Send the buffered events of many tasks together: no message waits meanwhile, as for a flush a task."""
+        # A time, not a mark: a lost connection clears the timer, and no flush may be waited for that never comes.
+        if consumer.hub is not None and (now := time.monotonic()) >= self._flush_at:
+            self._flush_at = now + _EVENTS_WITHIN
+            consumer.hub.call_later(_EVENTS_WITHIN, consumer._flush_events)
 
     def start(self, consumer: Any) -> None:
         """Guard each channel that takes messages from Redis: remote control's come later, and again after an error."""
