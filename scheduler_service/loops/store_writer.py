@@ -56,6 +56,7 @@ from scheduler_service.loops.write_groups import (
     Answers,
     DispatchCommand,
     Group,
+    Polls,
     all_refused,
     are_few,
     grouped,
@@ -63,7 +64,6 @@ from scheduler_service.loops.write_groups import (
     in_growing_parts,
     merged,
     none_dispatched,
-    polls_last,
 )
 from scheduler_service.ports.stores import LeaderStore
 
@@ -100,6 +100,7 @@ class StoreWriter:
         self._begun: dict[int, Duration] = {}
         self._gives_way = gives_way
         self._handing = threading.Lock()
+        self._polls = Polls()
         self._held: list[tuple[int, DispatchCommand]] = []
         self._writer: CommandThread[StoreCommand] = CommandThread(
             "run-syncer", self.carry_out, on_crash, are_few, self._let_go
@@ -124,8 +125,13 @@ class StoreWriter:
         return len(self._held) + self._writer.backlog() + self._dispatcher.backlog()
 
     def carry_out(self, commands: list[StoreCommand]) -> None:
-        """Execute these commands in order, polls last, and report their results; return when all are done."""
-        for group in grouped(merged(polls_last(commands))):
+        """Execute these commands in order and report their results; polls wait while more is queued."""
+        self._execute(self._polls.put_off(commands, monotonic()))
+        while (poll := self._polls.take(monotonic(), is_idle=not self._writer.has_more())) is not None:
+            self._execute([poll])
+
+    def _execute(self, commands: list[StoreCommand]) -> None:
+        for group in grouped(merged(commands)):
             if self._gives_way:
                 self._dispatcher.wait_until_done(self._dispatcher.handed, _GIVES_WAY)
             self._put_answers(self._until_done(group))

@@ -1,10 +1,11 @@
 """The grouping of the leader's writes into transactions. Owns their order; executes nothing."""
 
+from collections import deque
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from itinerary.protocol.instants import Instant
+from itinerary.protocol.instants import SECOND, Duration, Instant
 from scheduler_service.core.leader.commands import (
     Apply,
     CreateRuns,
@@ -20,6 +21,7 @@ from scheduler_service.core.leader.results import Applied, Feedback, RunsDispatc
 _MOST_TRANSITIONS = 2000
 _SHARING = (CreateRuns, Apply)
 _POLLS = (ReadCancels, ReadOverdue, ReadExpired, RecordStatistics)
+_POLLS_WITHIN = 2 * SECOND
 _SHARED_FROM, _SHARED_TO = 50, 1_000
 _FEW = 100
 
@@ -39,9 +41,22 @@ def are_few(commands: list[StoreCommand]) -> bool:
     return len(reports) == len(commands) and sum(len(one.transitions) for one in reports) < _FEW
 
 
-def polls_last(commands: Sequence[StoreCommand]) -> list[StoreCommand]:
-    """Put what is only repeated by time behind the rest, for which somebody waits."""
-    return sorted(commands, key=lambda command: isinstance(command, _POLLS))
+class Polls:
+    """Commands that are only repeated by time: they are put off while others are queued, two seconds at most."""
+
+    def __init__(self) -> None:
+        self._put_off: deque[tuple[Duration, StoreCommand]] = deque()
+
+    def put_off(self, commands: Sequence[StoreCommand], now: Duration) -> list[StoreCommand]:
+        """Keep the polls among these; return the others."""
+        self._put_off.extend((now, command) for command in commands if isinstance(command, _POLLS))
+        return [command for command in commands if not isinstance(command, _POLLS)]
+
+    def take(self, now: Duration, *, is_idle: bool) -> StoreCommand | None:
+        """Take the oldest poll out if nothing else is to be done, or it has waited for long; None if there is none."""
+        if self._put_off and (is_idle or now - self._put_off[0][0] >= _POLLS_WITHIN):
+            return self._put_off.popleft()[1]
+        return None
 
 
 def grouped(commands: list[StoreCommand]) -> list[Group]:

@@ -24,14 +24,14 @@ from scheduler_service.core.leader.commands import (
     StoreCommand,
     Transition,
 )
-from scheduler_service.core.leader.poll_state import ReadCancels
+from scheduler_service.core.leader.poll_state import CancelsRead, ReadCancels
 from scheduler_service.core.leader.results import Applied, RunsDispatched, RunsRedispatched
 from scheduler_service.core.model import Lease, MissedRange, NewRun, RunKind
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.loops.lease_renewer import LeaseRenewer
 from scheduler_service.loops.mailbox import Mailbox, monotonic
 from scheduler_service.loops.store_writer import StoreWriter
-from scheduler_service.loops.write_groups import grouped, in_growing_parts, merged, polls_last
+from scheduler_service.loops.write_groups import grouped, in_growing_parts, merged
 from scheduler_service.ports.stores import Dispatched
 from tests.support.fake_leader import FakeLeaderStore
 from tests.support.fake_store import FakeStore
@@ -205,9 +205,40 @@ def test_neighbouring_applies_become_one_and_a_read_stays_between_them() -> None
     assert merged([*queued, read, apply("z")]) == [apply("x", "y", position="2-1", judged_until=3), read, apply("z")]
 
 
-def test_polls_come_behind_what_somebody_waits_for() -> None:
-    cancels, statistics, read = ReadCancels(10, None), RecordStatistics(1, 2, 3, 4), ReadRuns(("a",))
-    assert polls_last([cancels, read, statistics, apply("x")]) == [read, apply("x"), cancels, statistics]
+class Polled(FakeLeaderStore):
+    """A database that notes what it is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def apply(self, _: Lease, batch: Apply) -> tuple[str, ...]:
+        self.asked.append(batch.transitions[0].run_id)
+        return ()
+
+    def cancel_requests(self, *_: object) -> CancelsRead:
+        self.asked.append("poll")
+        return CancelsRead((), None)
+
+
+def test_a_poll_lets_all_pass_that_comes_before_it_is_begun() -> None:
+    database = Polled()
+    writer, _ = _store_writer(database)
+    writer.put(apply("later"))
+    writer.carry_out([ReadCancels(10, None), apply("now")])
+    assert database.asked == ["now"]
+    writer.threads[0].start()
+    wait_until(lambda: len(database.asked) == 3, 10, lambda: str(database.asked))
+    writer.threads[0].stop(10)
+    assert database.asked == ["now", "later", "poll"]
+
+
+def test_a_poll_is_not_put_off_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scheduler_service.loops.write_groups._POLLS_WITHIN", 0)
+    database = Polled()
+    writer, _ = _store_writer(database)
+    writer.put(apply("later"))
+    writer.carry_out([ReadCancels(10, None), apply("now")])
+    assert database.asked == ["now", "poll"]
 
 
 def test_a_transaction_stays_of_a_bearable_size() -> None:
