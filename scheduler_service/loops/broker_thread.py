@@ -83,7 +83,7 @@ class BrokerThread:
         self._announced_at: Instant | None = None
         self._tidying: dict[type[_Tidying], tuple[float, list[_Tidying]]] = {}
         self._put_off: list[_Asking] = []
-        self.thread: CommandThread[BrokerCommand] = CommandThread("redis-asker", self.carry_out, on_crash)
+        self.thread: CommandThread[BrokerCommand] = CommandThread("redis-asker", self.carry_out, on_crash, are_clean_up)
 
     def carry_out(self, commands: list[BrokerCommand]) -> None:
         """Execute these commands in order; return when each is done or its outcome is known to be unknown.
@@ -235,6 +235,11 @@ class BrokerThread:
                     assert_never(command)
         except BrokerUnavailable as exc:
             log.warning("broker away", effect=type(command).__name__, error=str(exc))
+
+
+def are_clean_up(commands: Sequence[BrokerCommand]) -> bool:
+    """Whether nobody waits for any of these, so that others may join them before they are sent."""
+    return all(isinstance(command, _Tidying) for command in commands)
 
 
 def _as_one(commands: Sequence[S]) -> S:

@@ -20,7 +20,7 @@ from scheduler_service.core.leader.commands import (
 from scheduler_service.core.leader.results import ClaimsTaken, QueuesSeen, ResultsFound
 from scheduler_service.core.model import Lease
 from scheduler_service.loops import broker_thread
-from scheduler_service.loops.broker_thread import BrokerThread
+from scheduler_service.loops.broker_thread import BrokerThread, are_clean_up
 from scheduler_service.loops.lease_renewer import LeaseRenewer
 from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.metrics.leader import PrometheusMeter
@@ -101,6 +101,12 @@ def test_clean_up_is_done_in_time_however_much_else_is_queued(asked: Asked, monk
     monkeypatch.setattr(broker_thread, "_TIDY_WITHIN_SECONDS", 0)  # its time has come
     asked.thread.carry_out([reply("b")])
     assert asked.all_calls() == ["b", "forget old~1"]
+
+
+def test_clean_up_may_rest_until_more_has_gathered_and_nothing_else_may() -> None:
+    results = ForgetResults((("r", 1),))
+    assert are_clean_up([FORGET, results])
+    assert not are_clean_up([results, reply("a")])
 
 
 def test_clean_up_that_has_gathered_is_one_round_trip_of_each_kind(asked: Asked) -> None:
