@@ -16,6 +16,7 @@ from scheduler_service.loops.clock_steps import ClockWatch
 from scheduler_service.loops.lease_renewer import LeaseRenewer
 from scheduler_service.loops.mailbox import Mailbox, monotonic
 from scheduler_service.loops.redis_watch import RedisWatch
+from scheduler_service.loops.rehearsal import rehearse
 from scheduler_service.loops.scheduler_loop import Adapters, SchedulerLoop
 from scheduler_service.loops.zone_watch import ZoneWatch
 from scheduler_service.ports.broker import DataMarks
@@ -53,6 +54,7 @@ class Leader:
         self._seen: tuple[LeaseView, Duration] | None = None
         self._renewer: LeaseRenewer | None = None
         self._asked_at = monotonic()
+        self._rehearsed = False
         self._redis = RedisWatch(leases, adapters.meter, ttl, marks, lambda: self._renewer)
         self._clock = ClockWatch()
         self._zones = ZoneWatch(leases, adapters.zone_rules, adapters.meter, holder)
@@ -99,8 +101,11 @@ class Leader:
             lease = None if self._paused.is_set() else self._acquire()
             if lease is not None:
                 self._lead(lease, asked_at)
-            else:
-                self._stopped.wait(_POLL_SECONDS)
+                continue
+            if not self._rehearsed:
+                self._rehearsed = True
+                rehearse(self._adapters)
+            self._stopped.wait(_POLL_SECONDS)
 
     def _acquire(self) -> Lease | None:
         try:

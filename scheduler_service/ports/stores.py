@@ -60,6 +60,9 @@ class LeaderStore(PlacementStore, StartStore, Protocol):
     def cursor(self, lease: Lease) -> Cursor:
         """The cursor of the lease's shard; created empty (inbox position "0-0") on first use."""
 
+    def rehearse(self) -> None:
+        """Prepare for a takeover, by statements of it that find and change nothing."""
+
     def active_runs(self) -> list[ActiveRun]:
         """All runs that the leader must know when it takes over.
 

@@ -48,6 +48,9 @@ class FakeLeaderStore(FakePolls):
             planned = self._tables.cursors.setdefault(lease.shard, (None, "0-0"))
             return Cursor(*planned, self._tables.judged_until.get(lease.shard))
 
+    def rehearse(self) -> None:
+        pass
+
     def active_runs(self) -> list[ActiveRun]:
         with self._tables.lock:
             return [
