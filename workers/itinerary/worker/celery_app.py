@@ -5,20 +5,23 @@ ITINERARY_BROKER_KEY_PREFIX; attach() reads ITINERARY_KEY_PREFIX. Needs no datab
 """
 
 import os
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
-from celery import Celery
+from celery import VERSION, Celery, signals
 
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.sentinel_urls import is_sentinel, read_sentinel_url
 from itinerary.sentinel_client import transport_options
 from itinerary.worker.attach import attach
-from itinerary.worker.connection import REDIS_VARIABLE
+from itinerary.worker.connection import REDIS_VARIABLE, is_redis
 from itinerary.worker.tasks import register
 
 BROKER_VARIABLE: Final = "ITINERARY_BROKER_URL"
 PREFIX_VARIABLE: Final = "ITINERARY_BROKER_KEY_PREFIX"
+
+# From this release on, a worker on Redis counts what it has received, not what it has not acknowledged.
+_COUNTS_RECEIVED: Final = (5, 6)
 
 # A message is acknowledged before it starts, so that the broker never redelivers it: the claim and the leader's
 # redispatch do what acknowledgements cannot do on Redis. A connection without an answer for 10 s counts as dead.
@@ -68,9 +71,20 @@ def create_app(broker_url: str, redis_url: str | None = None, key_prefix: str | 
     if os.environ.get(PREFIX_VARIABLE):
         more["global_keyprefix"] = os.environ[PREFIX_VARIABLE]
     app.conf.broker_transport_options = {**app.conf.broker_transport_options, **more}
+    signals.celeryd_after_setup.connect(partial(_consume_without_acknowledging, app), weak=False)
     register(app)
     attach(app, redis_url, key_prefix=key_prefix)
     return app
+
+
+def _consume_without_acknowledging(app: Celery, instance: Any, **_: Any) -> None:
+    """Keep no copy of a message until it starts, a round trip before that: nobody would deliver it again for a day."""
+    conf = app.conf
+    if instance.app is not app or conf.task_acks_late or not conf.worker_disable_prefetch:
+        return
+    if VERSION >= _COUNTS_RECEIVED and is_redis(conf.broker_read_url):
+        for queue in app.amqp.queues.consume_from.values():
+            queue.no_ack = True
 
 
 @cache

@@ -53,6 +53,18 @@ class TellingRequest(Request):
         if isinstance(shadow, str) and shadow:
             celerys.name = given[SHADOW] = shadow
 
+    def acknowledge(self) -> None:
+        """Celery's own, for which kombu asks the broker; it keeps nothing of a queue that is consumed without."""
+        celerys: Any = self
+        if not celerys.acknowledged and self._is_kept_nowhere():
+            celerys.acknowledged = True
+        super().acknowledge()
+
+    def _is_kept_nowhere(self) -> bool:
+        celerys: Any = self
+        consumed = celerys.app.amqp.queues.consume_from.get(celerys.delivery_info.get("routing_key"))
+        return consumed is not None and bool(consumed.no_ack)
+
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
         """Celery's own, after reporting a lost process, since Celery may then talk to a broker."""
         exc = getattr(exc_info.exception, "exc", exc_info.exception)  # billiard wraps it, to keep its traceback
