@@ -6,13 +6,16 @@ bounds.
 """
 
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import psycopg
 from psycopg.sql import quote as quoted
-from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event
+from sqlalchemy.exc import InvalidatePoolError
 
 from itinerary.protocol.instants import MILLISECOND, MINUTE, SECOND, Duration
 from scheduler_service.sql.column_types import dump_json, load_json
@@ -26,6 +29,8 @@ _KEEPALIVES: Final = {"keepalives": 1, "keepalives_idle": 5, "keepalives_interva
 _ALWAYS: Final = {"timezone": "UTC", "jit": "off", "random_page_cost": "1.1"}
 _MARK: Final = "itinerary.direct"
 _DIRECT: Final = "itinerary_direct"
+_USED_AT: Final = "itinerary_used_at"
+_FRESH_SECONDS: Final = 1.0
 _ASKED: Final = re.compile(r"(?:-c *|--)([a-z_.]+)=(\S+)")
 _REFUSED: Final = "unsupported startup parameter"
 # A transaction that only reads blocks nobody, and its caller works through the rows while it is open.
@@ -67,7 +72,6 @@ def postgres_engine(url: URL, pool_size: int, bounds: Bounds) -> Engine:
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=bounds.connect / SECOND,
-        pool_pre_ping=True,
         isolation_level="READ COMMITTED",
         connect_args={
             "options": " ".join([asked, *(f"-c {name}={value}" for name, value in settings.items())]).strip(),
@@ -81,8 +85,26 @@ def postgres_engine(url: URL, pool_size: int, bounds: Bounds) -> Engine:
     )
     event.listen(engine, "do_execute", _execute_unprepared)
     event.listen(engine, "do_connect", _connect)
+    event.listen(engine, "checkin", _note_use)
+    event.listen(engine, "checkout", partial(_ping_if_idle, engine.dialect))
     event.listen(engine, "begin", _Setting(bounds, dict(_ASKED.findall(asked))).begin)
     return engine
+
+
+def _note_use(connection: Any, record: Any) -> None:
+    if connection is not None:
+        record.info[_USED_AT] = time.monotonic()
+
+
+def _ping_if_idle(dialect: Dialect, connection: Any, record: Any, _: Any) -> None:
+    """Replace a connection that died while it was idle; a round trip for each transaction of a busy leader is saved."""
+    used_at = record.info.get(_USED_AT)
+    if used_at is None or time.monotonic() - used_at < _FRESH_SECONDS:
+        return
+    try:
+        dialect.do_ping(connection)
+    except psycopg.Error as error:
+        raise InvalidatePoolError from error
 
 
 def _options_of(url: URL) -> str:

@@ -14,6 +14,7 @@ from sqlalchemy import select, text
 from itinerary.protocol.errors import BadValue, RowRefused, StoreUnavailable
 from itinerary.protocol.instants import MILLISECOND, SECOND
 from scheduler_service.core.leader.commands import Apply, CreateRuns
+from scheduler_service.sql import postgres
 from scheduler_service.sql.database import Bounds, Database, WriterQueue, host_now
 from scheduler_service.sql.database_url import read_url
 from scheduler_service.sql.fence import fenced
@@ -246,6 +247,39 @@ def test_a_statement_that_takes_too_long_is_ended(emptied_postgres_url: str) -> 
 
     with pytest.raises(StoreUnavailable, match="statement timeout"):
         sleep()
+
+
+def lose_connection(database: Database) -> None:
+    """The server ends the connection that this pool has used last."""
+    with database.read() as connection:
+        pid = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
+    with opened(database.url) as another, another.read() as connection:
+        connection.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
+        left = text("SELECT count(*) FROM pg_stat_activity WHERE pid = :pid")
+        wait_until(lambda: not connection.execute(left, {"pid": pid}).scalar_one(), 10, "the connection to be gone")
+
+
+@pytest.mark.postgres
+def test_a_connection_that_died_while_it_was_idle_is_replaced(
+    emptied_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "_FRESH_SECONDS", 0)
+    with opened(emptied_postgres_url) as database:
+        touch(database)
+        lose_connection(database)
+        touch(database)
+
+
+@pytest.mark.postgres
+def test_a_connection_that_was_just_used_is_not_asked_whether_it_lives(
+    emptied_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "_FRESH_SECONDS", 60)
+    with opened(emptied_postgres_url) as database:
+        touch(database)
+        lose_connection(database)
+        assert_unavailable(database)
+        touch(database)
 
 
 @pytest.mark.postgres
