@@ -212,7 +212,8 @@ class StoreWriter:
         if len(group) == 1 and hands_over(group[0]) is None:
             answers = [self._done(group[0])]
         else:
-            with self._store.together(self._renewer.lease):
+            dispatches = any(map(hands_over, group))
+            with self._store.together(self._renewer.lease, by_controls=dispatches):
                 answers = [answer for command in group for answer in self._done_with_dispatches(command)]
         return [answer for answer in answers if answer is not None]
 

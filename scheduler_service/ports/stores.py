@@ -87,9 +87,10 @@ class LeaderStore(PlacementStore, StartStore, Protocol):
     def unplanned_jobs(self, limit: int) -> list[str]:
         """Ids of jobs whose current version is not planned yet."""
 
-    def together(self, lease: Lease) -> AbstractContextManager[None]:
+    def together(self, lease: Lease, *, by_controls: bool = False) -> AbstractContextManager[None]:
         """Write what this thread creates, dispatches and applies within the block in one transaction.
 
+        `by_controls`: it will dispatch, so that edits are kept out from its first statement on.
         The answers hold once the block has ended well. If it raises RowRefused, nothing was written; separate calls
         then write what the database accepts.
         """

@@ -9,14 +9,15 @@ from scheduler_service.core.run_state import Event, RunState
 from tests.support.store_bed import StoreBed, occurrence, one_off, release
 
 
-def test_what_is_written_together_is_there_afterwards_and_answered_as_alone(bed: StoreBed) -> None:
+@pytest.mark.parametrize("by_controls", [False, True])
+def test_what_is_written_together_is_there_afterwards_and_answered_as_alone(bed: StoreBed, by_controls: bool) -> None:
     lease = bed.lead()
     job = bed.planned_job(lease)
     (due,) = bed.make(lease, one_off(lease.now))
     (out,) = bed.dispatched(lease, one_off(lease.now))
     ended = Transition(out.run_id, 1, Event.SUCCEED, RunState.COMPLETED, lease.now)
     made = occurrence(job, lease.now)
-    with bed.leader.together(lease):
+    with bed.leader.together(lease, by_controls=by_controls):
         assert bed.leader.create_runs(lease, CreateRuns((made, made), lease.now + SECOND)) == ()
         assert bed.leader.apply(lease, Apply((ended, ended), position="5-0")) == (out.run_id,)
         moved = bed.leader.dispatch_runs(lease, [release(due), release(out)], lease.now)

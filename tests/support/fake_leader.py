@@ -91,7 +91,7 @@ class FakeLeaderStore(FakePolls):
             return [job_id for job_id, row in jobs if row.planned_version != row.current.version][:limit]
 
     @contextmanager
-    def together(self, lease: Lease) -> Iterator[None]:
+    def together(self, lease: Lease, *, by_controls: bool = False) -> Iterator[None]:
         with self._tables.lock:
             yield
 

@@ -57,7 +57,7 @@ def commit_progress(connection: Connection, shard: int, batch: Apply) -> None:
     come_to = {"inbox_position": batch.position, "judged_until": batch.judged_until}
     known = {name: value for name, value in come_to.items() if value is not None}
     if known:
-        connection.execute(update(cursors).where(cursors.c.shard == shard).values(**known))
+        connection.execute(_commit_progress(tuple(known)), {**known, "of_shard": shard})
 
 
 @cache
@@ -84,6 +84,12 @@ def _keep_late(dialect: Dialect) -> Any:
         set_={"late_reports": run_attempts.c.late_reports + new.late_reports, **by_attempt},
         where=run_attempts.c.finished_at.is_distinct_from(new.late_at),
     )
+
+
+@cache
+def _commit_progress(names: tuple[str, ...]) -> Update:
+    values = {name: bindparam(name, type_=cursors.c[name].type) for name in names}
+    return update(cursors).where(cursors.c.shard == bindparam("of_shard")).values(values)
 
 
 @cache

@@ -107,9 +107,9 @@ class SqlLeaderStore(LeaderStore):
         return sorted(found, key=lambda job_id: job_id in self._refused)[:limit]
 
     @contextmanager
-    def together(self, lease: Lease) -> Iterator[None]:
-        with self._fenced(lease) as connection:
-            self._open.connection = connection
+    def together(self, lease: Lease, *, by_controls: bool = False) -> Iterator[None]:
+        with self._fenced(lease, by_controls=by_controls) as connection:
+            self._open.connection, self._open.by_controls = connection, by_controls
             try:
                 yield
             finally:
@@ -224,7 +224,7 @@ class SqlLeaderStore(LeaderStore):
         shared = self._shared
         if shared is None:
             return fenced(self._database, lease, by_controls=by_controls)
-        if by_controls:
+        if by_controls and not self._open.by_controls:
             heed_edits(shared)
         return nullcontext(shared)
 
