@@ -5,14 +5,22 @@ from typing import Protocol
 
 from itinerary.protocol.instants import Duration, Instant
 from scheduler_service.core.audit import AuditedChange
-from scheduler_service.core.sessions import Session, SignedIn
+from scheduler_service.core.sessions import Session, SignedIn, SignedOut
 
 
 class SessionStore(Protocol):
     """The sessions. Each begin and end is committed with its entry in the audit log."""
 
     def begin(
-        self, who: SignedIn, secret_hash: str, agent: str, now: Instant, ends_at: Instant, *, by: AuditedChange
+        self,
+        who: SignedIn,
+        secret_hash: str,
+        agent: str,
+        address: str,
+        now: Instant,
+        ends_at: Instant,
+        *,
+        by: AuditedChange,
     ) -> Session:
         """Begin a session."""
 
@@ -28,5 +36,8 @@ class SessionStore(Protocol):
     def end_all(self, subject: str, issuer: str | None, now: Instant, *, by: AuditedChange) -> int:
         """End every session of one person or token; returns their number."""
 
-    def list(self, now: Instant, idle: Duration, limit: int) -> Sequence[Session]:
-        """The sessions that last, in use last first."""
+    def sign_out(self, said: SignedOut, now: Instant, *, by: AuditedChange) -> int | None:
+        """End what the provider says is over; returns the number, None if the token was used before."""
+
+    def list(self, now: Instant, idle: Duration, limit: int, of: SignedIn | None = None) -> Sequence[Session]:
+        """The sessions that last, of one person or token or of all, in use last first."""

@@ -1,4 +1,4 @@
-"""Tables of sessions of browsers, of sign-ins under way, and of links that share a page.
+"""Tables of sessions of browsers, of sign-ins under way, of used logout tokens, and of links that share a page.
 
 They belong to the metadata of tables.py. Secrets are there only by their SHA-256. Holds no statement.
 """
@@ -14,6 +14,7 @@ from scheduler_service.sql.tables import KEY, ROW_ID
 metadata: Final = queues.metadata
 
 # `ends_at`: when it ends at the latest, or has ended. `granted_by`: the token or rule that its rights come from.
+# `sid`: the session's name at the identity provider.
 sessions: Final = Table(
     "sessions",
     metadata,
@@ -24,7 +25,9 @@ sessions: Final = Table(
     Column("subject", Text, nullable=False),
     Column("issuer", Text),
     Column("id_token", Text),
+    Column("sid", Text),
     Column("agent", Text, nullable=False),
+    Column("address", Text),
     Column("started_at", InstantColumn, nullable=False),
     Column("seen_at", InstantColumn, nullable=False),
     Column("ends_at", InstantColumn, nullable=False),
@@ -45,6 +48,14 @@ sign_ins: Final = Table(
     Column("expires_at", InstantColumn, nullable=False),
 )
 Index("ix_sign_ins_expires_at", sign_ins.c.expires_at)
+
+# One row for each logout token until it is too old to be accepted.
+logout_tokens: Final = Table(
+    "logout_tokens",
+    metadata,
+    Column("token_hash", KEY, primary_key=True),
+    Column("expires_at", InstantColumn, nullable=False, index=True),
+)
 
 share_links: Final = Table(
     "share_links",

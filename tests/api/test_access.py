@@ -114,7 +114,7 @@ def test_the_command_line_shows_and_ends_both(sqlite_url: str, redis_url: str, s
     now = host_now()
     store = SqlSessionStore(Database(sqlite_url, pool_size=1))
     who, by = SignedIn("grant", "jane", "1"), AuditedChange("jane", "viewer", "session.sign-in")
-    session = store.begin(who, "a", "Firefox", now, now + DAY, by=by)
+    session = store.begin(who, "a", "Firefox", "192.0.2.1", now, now + DAY, by=by)
     with Child([*COMMAND, "api"], env=env) as api:
         api.wait_for_line("api starting", 30)
         itinerary = Itinerary(env)

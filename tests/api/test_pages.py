@@ -35,6 +35,7 @@ PAGES = (
     "/explain",
     "/explain?job_id=a.job&at=2026-01-01 00:00",
     "/audit",
+    "/sessions",
     "/bulk",
     "/new-job",
     "/jobs/a.job",

@@ -83,7 +83,7 @@ def pages(site: Site) -> list[str]:
     return [
         "/", "/jobs", "/runs", f"/runs/{run_id}", f"/runs/{failed}", f"/jobs/{JOB}", "/failures?within=7d",
         "/failures/runs?within=7d&task=pkg.task&error_type=RuntimeError", f"/failures/backfill?from={since}&to={until}",
-        "/workers", "/explain", "/audit", "/new-job", "/load", "/runs?since=yesterday", "/jobs/nobody",
+        "/workers", "/explain", "/audit", "/sessions", "/new-job", "/load", "/runs?since=yesterday", "/jobs/nobody",
         "/calendar?view=week", "/monitors", "/timeline",
         "/freezes", "/queues", f"/queues?edit={JOB}", "/limits", f"/limits?edit={JOB}",
     ]  # fmt: skip

@@ -32,6 +32,7 @@ class Behaviour:
     """Who signs in, and what of the answer is wrong."""
 
     subject: str = "u-1"
+    sid: str | None = None
     email: str | None = "jane@example.com"
     verified: Any = True
     groups: Any = field(default_factory=lambda: ["ops"])
@@ -86,6 +87,9 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
         if self.path == "/control":
             self.json(self.server.control(json.loads(body)))
+            return
+        if self.path == "/logout-token":
+            self.json(self.server.logout_token(**json.loads(body)))
             return
         self.server.asked.append(self.path)
         form = {name: values[0] for name, values in parse_qs(body).items()}
@@ -193,14 +197,25 @@ class Provider(ThreadingHTTPServer):
         claims = {
             "iss": how.issuer or self.issuer, "sub": how.subject, "aud": how.audience or CLIENT, "azp": how.azp,
             "iat": now + how.issued_in, "exp": now + how.expires_in, "nonce": how.nonce or self.codes[code]["nonce"],
-            "email": how.email, "email_verified": how.verified, "groups": how.groups,
+            "sid": how.sid, "email": how.email, "email_verified": how.verified, "groups": how.groups,
         }  # fmt: skip
         token = {"access_token": secrets.token_urlsafe(16), "token_type": "Bearer"}
         given = {name: value for name, value in claims.items() if value is not None}
         return token | ({"id_token": self.signed(given)} if how.id_token else {})
 
-    def signed(self, claims: dict[str, Any]) -> str:
-        """An identity token, signed as it is to be."""
+    def logout_token(self, claims: dict[str, Any], typ: str | None) -> str:
+        """A logout token with these claims in place of the right ones; None leaves one out."""
+        now = int(time.time())
+        right = {
+            "iss": self.issuer, "aud": CLIENT, "iat": now, "exp": now + 120, "jti": secrets.token_urlsafe(16),
+            "sub": "u-1", "events": {"http://schemas.openid.net/event/backchannel-logout": {}},
+        }  # fmt: skip
+        times = {name: now + value for name, value in claims.items() if name in ("iat", "exp") and value is not None}
+        given = {name: value for name, value in (right | claims | times).items() if value is not None}
+        return self.signed(given, {} if typ is None else {"typ": typ})
+
+    def signed(self, claims: dict[str, Any], header: dict[str, Any] | None = None) -> str:
+        """A token, signed as it is to be."""
         match self.behaviour.algorithm:
             case "none":
                 return f"{_unsigned({'alg': 'none'}, claims)}."
@@ -210,7 +225,7 @@ class Provider(ThreadingHTTPServer):
                 return f"{text}.{_base64(known)}"
             case algorithm:
                 key = RSAKey.generate_key(2048, {"kid": self.key.kid}) if self.behaviour.unknown_key else self.key
-                return jwt.encode({"alg": algorithm, "kid": self.key.kid}, claims, key)
+                return jwt.encode({"alg": algorithm, "kid": self.key.kid, **(header or {})}, claims, key)
 
 
 def _unsigned(*parts: dict[str, Any]) -> str:
@@ -246,10 +261,18 @@ class RunningProvider(AbstractContextManager["RunningProvider"]):
         """Behave so from now on; what was asked for until now."""
         known = {each.name for each in fields(Behaviour)} | {"rotate"}
         assert set(how) <= known, how
-        body = json.dumps(how if how.get("rotate") else asdict(Behaviour(**how))).encode()
-        with urllib.request.urlopen(f"{self.issuer}/control", body, timeout=5) as answer:
-            asked: list[str] = json.load(answer)
-            return asked
+        body = json.dumps(how if how.get("rotate") else asdict(Behaviour(**how)))
+        asked: list[str] = self._ask("/control", body)
+        return asked
+
+    def logout_token(self, typ: str | None = "logout+jwt", **claims: Any) -> str:
+        """A logout token; `iat` and `exp` are seconds from now, None leaves a claim out."""
+        token: str = self._ask("/logout-token", json.dumps({"claims": claims, "typ": typ}))
+        return token
+
+    def _ask(self, path: str, body: str) -> Any:
+        with urllib.request.urlopen(f"{self.issuer}{path}", body.encode(), timeout=5) as answer:
+            return json.load(answer)
 
     def _answers(self) -> bool:
         try:

@@ -6,6 +6,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute, iter_route_contexts
 
 NAMES = {
+    "session_id": "17",
     "job_id": "a.job",
     "run_id": "a.job_2026-12-01T01:00:00Z",
     "queue": "mails",

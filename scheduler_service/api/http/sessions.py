@@ -61,7 +61,8 @@ def begin_session(request: Request, response: Response, who: SignedIn, role: str
     agent = request.headers.get("user-agent", "")[:_LONGEST_AGENT]
     ends_at = now + context.settings.session_lifetime
     by = Caller(who.name, role).audited_change("session.sign-in")
-    context.stores.sessions.begin(who, secret_hash(secret), printable(agent), now, ends_at, by=by)
+    address = request.client.host if request.client else "unknown"
+    context.stores.sessions.begin(who, secret_hash(secret), printable(agent), address, now, ends_at, by=by)
     # Lax: following a link from elsewhere keeps the session; forms of other sites do not send it.
     https = is_https(request)
     response.set_cookie(cookie_name(request, _COOKIE), secret, httponly=True, samesite="lax", secure=https, path="/")

@@ -15,6 +15,7 @@ class SessionOut(BaseModel):
     name: str
     issuer: str | None = Field(description="The identity provider; null: signed in with a token")
     browser: str
+    address: str | None = Field(description="Where it was begun; null if an older release began it")
     started_at: Time
     seen_at: Time
     ends_at: Time = Field(description="When it ends at the latest")
@@ -88,8 +89,8 @@ _LINK: Final = {
 }  # fmt: skip
 _SESSION: Final = {
     "session_id": 17, "name": "ann@example.com (https://id.example)", "issuer": "https://id.example",
-    "browser": "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Firefox/140.0", "started_at": "2026-12-01T01:00:00Z",
-    "seen_at": "2026-12-01T02:00:00Z", "ends_at": "2026-12-01T13:00:00Z",
+    "browser": "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Firefox/140.0", "address": "192.0.2.7",
+    "started_at": "2026-12-01T01:00:00Z", "seen_at": "2026-12-01T02:00:00Z", "ends_at": "2026-12-01T13:00:00Z",
 }  # fmt: skip
 ACCESS_EXAMPLES: Final[dict[str, Any]] = {
     "SessionOut": _SESSION, "Sessions": {"items": [_SESSION]}, "ShareLinkOut": _LINK, "ShareLinks": {"items": [_LINK]},

@@ -1,4 +1,4 @@
-"""Signing in at the identity provider: sending the browser there, and taking it back.
+"""Signing in at the identity provider: sending the browser there, taking it back, and hearing that it is signed out.
 
 Promises: an answer counts once, only in the browser that was sent, and only while it is fresh. Whatever goes wrong is
 said on the sign-in page, with what to do.
@@ -7,23 +7,27 @@ said on the sign-in page, with what to do.
 import secrets
 from typing import TYPE_CHECKING, Annotated, Final
 
+import structlog
 from fastapi import APIRouter, Depends, Query, Request, Response
-from starlette.responses import RedirectResponse
+from starlette.responses import JSONResponse, RedirectResponse
 
 from itinerary.protocol.instants import SECOND
 from scheduler_service.api.context import ApiContext
 from scheduler_service.api.http.auth import admit_all
 from scheduler_service.api.http.problems import Problem
 from scheduler_service.api.http.sessions import begin_session, cookie_name, is_https, secret_hash
+from scheduler_service.api.pages.csrf import FormBody
 from scheduler_service.api.pages.shell import PageRoute
 from scheduler_service.api.pages.sign_in import sign_in
-from scheduler_service.api.pages.strangers import CALLBACK, PROVIDER, local_path
+from scheduler_service.api.pages.strangers import BACK_CHANNEL, CALLBACK, PROVIDER, local_path
 from scheduler_service.config.settings import Settings
+from scheduler_service.core.audit import SYSTEM, Caller
 from scheduler_service.core.sign_ins import LASTS, SignIn
 
 if TYPE_CHECKING:
     from scheduler_service.api.services.identity_provider import IdentityProvider
 
+log = structlog.get_logger(__name__)
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 _BROWSER: Final = "itinerary_signing_in"
 _OLD: Final = "This sign-in was begun in another browser, took more than ten minutes, or was used before: begin again."
@@ -76,6 +80,35 @@ def come_back(request: Request) -> Response:
     answer = RedirectResponse(flow.go_to, 303)
     begin_session(request, answer, who, rule.role)
     return answer
+
+
+@router.post(BACK_CHANNEL, dependencies=[Depends(admit_all)])
+def signed_out_there(request: Request, form: FormBody) -> Response:
+    """End the sessions that the provider says are over; it calls this itself, without a browser."""
+    from scheduler_service.api.services.identity_provider import IdentityRefused, ProviderDown
+    from scheduler_service.api.services.logout_tokens import read_logout_token
+
+    context: ApiContext = request.app.state.context
+    provider, now = _provider(request), context.clock()
+    try:
+        said = read_logout_token(provider, form.one("logout_token"), now // SECOND)
+    except ProviderDown as exc:
+        return JSONResponse(
+            {"error": "temporarily_unavailable", "error_description": str(exc)}, 503, {"Retry-After": "30"}
+        )
+    except IdentityRefused as exc:
+        return _refused(str(exc))
+    by = Caller(provider.host, SYSTEM.role).audited_change("session.provider-sign-out")
+    ended = context.stores.sessions.sign_out(said, now, by=by)
+    if ended is None:
+        return _refused("the logout token is not accepted: it was used before")
+    log.info("sessions ended by the identity provider", count=ended)
+    return Response(status_code=200)
+
+
+def _refused(reason: str) -> Response:
+    log.warning("logout token refused", reason=reason)
+    return JSONResponse({"error": "invalid_request", "error_description": reason}, 400)
 
 
 def provider_of(settings: Settings) -> "IdentityProvider":

@@ -89,6 +89,8 @@ _DONE: Final = {
     "all-retried": "Run again: {}. Left in the group, not run again from here: {}.",
     "all-backfilled": "Runs created: {}, of so many jobs: {}. They are dispatched now, each with its own time.",
     "signed-out": "You are signed out.",
+    "session-ended": "Ended: that browser signs in again.",
+    "sessions-ended": "Ended: they sign in again in every browser.",
     "link-revoked": "Revoked: the link shows nothing any more.",
     "none-retried": "There was nothing left to run again.",
 }

@@ -14,6 +14,7 @@ from scheduler_service.flower_server.tickets import is_local_path
 SIGN_IN: Final = "/sign-in"
 PROVIDER: Final = "/sign-in/provider"
 CALLBACK: Final = "/sign-in/callback"
+BACK_CHANNEL: Final = "/sign-in/back-channel-logout"
 
 
 def ask_to_sign_in(request: Request, refused: HTTPException) -> Response:

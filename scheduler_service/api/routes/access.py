@@ -17,7 +17,7 @@ from scheduler_service.api.http.problems import Problem
 from scheduler_service.api.openapi import access_shapes as shapes
 from scheduler_service.api.openapi.documents import answers, body_of
 from scheduler_service.api.pages.shared import address_to_share, create_link, revoke_link, visible_links
-from scheduler_service.core.audit import Caller
+from scheduler_service.api.pages.signed_in import visible_sessions
 from scheduler_service.core.contract.fields import read_text
 from scheduler_service.core.contract.freeze_json import FREEZE_ID
 from scheduler_service.core.sessions import Session
@@ -27,20 +27,19 @@ router = APIRouter(prefix="/api/v1", tags=["access"])
 _ADMIN: Final = [Depends(require("admin"))]
 _OPERATOR: Final = [Depends(require("operator"))]
 _FIELDS: Final = ("page", "for")
-_MOST: Final = 1_000
 
 
 @router.get("/sessions", dependencies=_ADMIN, responses=answers({200: shapes.Sessions}))
 def list_sessions(context: Context, who: Who) -> Response:
     """List the browsers that are signed in, a thousand at most, those in use last first."""
-    return JSONResponse({"items": [_session_body(session) for session in _visible_sessions(context, who)]})
+    return JSONResponse({"items": [_session_body(session) for session in visible_sessions(context, who)]})
 
 
 @router.delete("/sessions/{session_id}", status_code=204, dependencies=_ADMIN, responses=answers({}, 404))
 def end_session(context: Context, who: Who, session_id: str) -> Response:
     """End a session: its browser signs in again."""
     number = _id(session_id, "session")
-    if not who.limits.none and number not in {each.session_id for each in _visible_sessions(context, who)}:
+    if not who.limits.none and number not in {each.session_id for each in visible_sessions(context, who)}:
         raise NotFound(f"no session {number}")
     context.stores.sessions.end(number, context.clock(), by=who.audited_change("session.end"))
     return Response(status_code=204)
@@ -76,11 +75,6 @@ def revoke_share_link(context: Context, who: Who, link_id: str) -> Response:
     return Response(status_code=204)
 
 
-def _visible_sessions(context: ApiContext, who: Caller) -> list[Session]:
-    found = context.stores.sessions.list(context.clock(), context.settings.session_idle, _MOST)
-    return [each for each in found if who.limits.none or each.who.granted_by == who.granted_by]
-
-
 def _require_sharing(context: ApiContext) -> None:
     if not context.settings.share_links:
         raise Problem(404, "pages are not shared here: ITINERARY_SHARE_LINKS is off")
@@ -95,7 +89,7 @@ def _id(text: str, what: str) -> int:
 def _session_body(session: Session) -> dict[str, Any]:
     return {
         "session_id": session.session_id, "name": session.who.name, "issuer": session.who.issuer,
-        "browser": session.agent, "started_at": format_instant(session.started_at),
+        "browser": session.agent, "address": session.address, "started_at": format_instant(session.started_at),
         "seen_at": format_instant(session.seen_at), "ends_at": format_instant(session.ends_at),
     }  # fmt: skip
 

@@ -32,7 +32,9 @@ def signed_in(settings: Settings, claims: Mapping[str, Any], id_token: str) -> t
             f"The claim {claim} of the identity token has {has}."
         )
     kept = id_token if len(id_token) <= _LONGEST_TOKEN else None
-    return SignedIn(name_of_rule(settings, rule), name, str(claims["sub"])[:_LONGEST], issuer, kept), rule
+    subject, sid = str(claims["sub"])[:_LONGEST], claims.get("sid")
+    named = sid[:_LONGEST] if isinstance(sid, str) and sid else None
+    return SignedIn(name_of_rule(settings, rule), name, subject, issuer, kept, named), rule
 
 
 def groups_of(claims: Mapping[str, Any], name: str) -> Sequence[str]:

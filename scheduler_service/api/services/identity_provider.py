@@ -26,7 +26,7 @@ from scheduler_service.runtime.addresses import is_loopback
 
 _ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """By public keys only: none and HMAC would let others than the provider sign."""
-_LEEWAY: Final = 60
+LEEWAY: Final = 60
 _TIMEOUT: Final = 5
 _MOST_BYTES: Final = 256 * 1024
 _FRESH: Final = 3600.0
@@ -62,6 +62,16 @@ class IdentityProvider:
         self._lock = threading.Lock()
         self._document: tuple[float, Mapping[str, Any]] | None = None
         self._keys: tuple[float, KeySet] | None = None
+
+    @property
+    def issuer(self) -> str:
+        """The issuer of its tokens."""
+        return self._client.issuer
+
+    @property
+    def client_id(self) -> str:
+        """The audience of its tokens."""
+        return self._client.client_id
 
     @property
     def host(self) -> str:
@@ -115,31 +125,31 @@ class IdentityProvider:
 
     def _checked(self, id_token: str, nonce: str, access_token: Any, now: int) -> Mapping[str, Any]:
         try:
-            token = self._verified(id_token)
+            token = self.verified(id_token)
             options = {
                 "iss": {"essential": True, "value": self._client.issuer},
                 "aud": {"essential": True, "value": self._client.client_id},
             }
             params = {"nonce": nonce, "client_id": self._client.client_id, "access_token": access_token}
             claims = CodeIDToken(token.claims, token.header, options, params)
-            claims.validate(now=now, leeway=_LEEWAY)
+            claims.validate(now=now, leeway=LEEWAY)
         except (JoseError, AuthlibBaseError, ValueError) as exc:
-            raise IdentityRefused(f"the identity token of {self.host} is not accepted: {_reason(exc)}") from exc
+            raise IdentityRefused(f"the identity token of {self.host} is not accepted: {reason_of(exc)}") from exc
         if not isinstance(claims["sub"], str) or not claims["sub"]:
             raise IdentityRefused(f"the identity token of {self.host} names nobody")
         return dict(claims)
 
-    def _verified(self, id_token: str) -> jwt.Token:
-        """Check the signature; once more with the keys asked for again, if they may have been rotated."""
+    def verified(self, text: str) -> jwt.Token:
+        """Check the signature of a token; once more with the keys asked for again, if they may have been rotated."""
         offered = self._known().get("id_token_signing_alg_values_supported", _ALGORITHMS)
         algorithms = [name for name in _ALGORITHMS if name in offered]
         keys, fetched = self._key_set(again=False)
         try:
-            return jwt.decode(id_token, keys, algorithms)
+            return jwt.decode(text, keys, algorithms)
         except (InvalidKeyIdError, BadSignatureError, ValueError):
             if self._clock() - fetched < _RETRY_KEYS_AFTER:
                 raise
-        return jwt.decode(id_token, self._key_set(again=True)[0], algorithms)
+        return jwt.decode(text, self._key_set(again=True)[0], algorithms)
 
     def _key_set(self, *, again: bool) -> tuple[KeySet, float]:
         with self._lock:
@@ -150,7 +160,7 @@ class IdentityProvider:
         try:
             fresh = (self._clock(), KeySet.import_key_set(found))  # type: ignore[arg-type]  # checked by the library
         except (JoseError, ValueError, KeyError, TypeError) as exc:
-            raise ProviderDown(f"the keys of {self.host} cannot be read: {_reason(exc)}") from exc
+            raise ProviderDown(f"the keys of {self.host} cannot be read: {reason_of(exc)}") from exc
         with self._lock:
             self._keys = fresh
         return fresh[1], fresh[0]
@@ -210,5 +220,6 @@ class IdentityProvider:
         )  # fmt: skip
 
 
-def _reason(exc: Exception) -> str:
+def reason_of(exc: Exception) -> str:
+    """Return what a library says is wrong, in brief."""
     return (str(getattr(exc, "description", "") or str(exc)) or type(exc).__name__)[:200]

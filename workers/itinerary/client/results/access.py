@@ -14,6 +14,7 @@ class BrowserSession(Record):
     name: str
     issuer: str | None
     browser: str
+    address: str | None
     started_at: datetime
     seen_at: datetime
     ends_at: datetime
