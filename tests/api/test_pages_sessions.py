@@ -7,11 +7,14 @@ import pytest
 from fastapi.testclient import TestClient
 from httpx2 import Response
 
+from itinerary.protocol.instants import HOUR
 from scheduler_service.api.app import build_app
 from scheduler_service.api.context import ApiContext, system_clock
 from scheduler_service.api.services.leader_line import LeaderLine
 from scheduler_service.bootstrap.parts import Stores
 from scheduler_service.config.settings import Settings
+from scheduler_service.core.audit import AuditedChange
+from scheduler_service.core.sessions import SignedIn
 from scheduler_service.ports.records import AuditFilter
 from tests.api.test_auth import guarded_settings, token_line
 from tests.support.signing_in import ask, csrf_on, sign_in, wanted_page
@@ -84,6 +87,13 @@ def test_a_limited_admin_sees_those_of_its_own_token(signed: Signed, stores: Sto
     assert "a-admin" not in page
     assert end(mail, ids(stores)["B"]).status_code == 404
     assert ask(admin, "/").status_code == 200
+    second, now = signed("mail", "C"), system_clock()
+    by = AuditedChange("mail", "admin", "session.sign-in")
+    wider = SignedIn("a token of before, without limits", "mail", "mail")
+    stores.sessions.begin(wider, "a" * 64, "D", "192.0.2.1", now, now + HOUR, by=by)
+    end(mail, ids(stores)["C"], everywhere="yes")
+    assert set(ids(stores)) == {"B", "D"}
+    assert wanted_page(ask(second, "/")) == "/"
 
 
 def test_a_form_of_another_site_ends_nothing(signed: Signed, stores: Stores) -> None:

@@ -3,6 +3,7 @@
 Promises that nobody sees or ends a session beyond their rights: a limited admin knows those of its own token or rule.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -65,11 +66,17 @@ def end_session(request: Request, context: Context, who: Who, session_id: int, f
     if session is None:
         raise NotFound(f"no session {session_id}")
     by, now = who.audited_change("session.end"), context.clock()
-    if form.one("everywhere"):
+    if not form.one("everywhere"):
+        context.stores.sessions.end(session_id, now, by=by)
+        return go("/sessions", "session-ended")
+    if who.limits.none:
         context.stores.sessions.end_all(session.who.subject, session.who.issuer, now, by=by)
-        return go("/sessions", "sessions-ended")
-    context.stores.sessions.end(session_id, now, by=by)
-    return go("/sessions", "session-ended")
+    else:
+        for each in there.values():
+            if _is_same(each, session):
+                with suppress(NotFound):  # it ended meanwhile
+                    context.stores.sessions.end(each.session_id, now, by=by)
+    return go("/sessions", "sessions-ended")
 
 
 def visible_sessions(context: ApiContext, who: Caller, own: SignedIn | None = None) -> list[Session]:
