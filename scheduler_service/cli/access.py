@@ -24,9 +24,13 @@ def list_sessions(as_json: Json = False) -> None:
         print_json([dict(one) for one in found])
         return
     rows = [
-        (one["session_id"], one["name"], when(one["seen_at"]), when(one["ends_at"]), one["browser"]) for one in found
-    ]
-    columns = ("session", "name", "seen", "until", "browser")
+        (
+            one["session_id"], one["name"], one.get("address") or "-", when(one["seen_at"]), when(one["ends_at"]),
+            one["browser"],
+        )
+        for one in found
+    ]  # fmt: skip
+    columns = ("session", "name", "address", "seen", "until", "browser")
     print_table(columns, rows, "nobody is signed in", whole=("session",), spare=("browser",))
 
 

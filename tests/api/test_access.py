@@ -118,7 +118,9 @@ def test_the_command_line_shows_and_ends_both(sqlite_url: str, redis_url: str, s
     with Child([*COMMAND, "api"], env=env) as api:
         api.wait_for_line("api starting", 30)
         itinerary = Itinerary(env)
-        assert "jane" in itinerary.done("sessions", "list")
+        listed = itinerary.done("sessions", "list")
+        assert "jane" in listed
+        assert "192.0.2.1" in listed
         assert f"session {session.session_id} is ended" in itinerary.done("sessions", "end", str(session.session_id))
         assert json.loads(itinerary.done("sessions", "list", "--json")) == []
         assert f":{env['ITINERARY_API_PORT']}/shared/" in itinerary.done("share", "create", "/jobs", "--for", "2h")
