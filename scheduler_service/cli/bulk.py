@@ -151,7 +151,8 @@ def _print_plan(plan: Mapping[str, Any]) -> None:
     from scheduler_service.cli.output import print_table
 
     rows = [
-        (one["what"], _number(one, "count"), one["outcome"] or f"unchanged: {one['why']}") for one in plan["groups"]
+        (one["what"], _number(one, "count"), "; ".join(filter(None, (one["outcome"] or "unchanged", one["why"]))))
+        for one in plan["groups"]
     ]
     print_table([plan["on"], "number", "what becomes of them"], rows, f"no {plan['on']} match")
 

@@ -102,7 +102,7 @@ def test_waiting_runs_move_to_another_queue_and_back(api: TestClient, leader: An
     asked = {"action": "move", "filter": {"queue": "mail"}, "queue": "mail2"}
     seen = bulk(api, "runs", **asked, dry_run=True).json()
     assert [(one["what"], one["outcome"], one["why"]) for one in seen["groups"]] == [
-        ("scheduled", "moved", None), ("cancelled", None, "over already"),
+        ("scheduled", "moved", "what was taken back from its queue stays"), ("cancelled", None, "over already"),
     ]  # fmt: skip
     moved = bulk(api, "runs", **asked).json()
     assert (moved["counts"], moved["queue"], moved["can_be_undone"]) == ({"moved": 2}, "mail2", True)
@@ -118,7 +118,7 @@ def test_runs_that_are_over_are_deleted_for_ever(api: TestClient) -> None:
     asked = {"action": "delete", "filter": {"run_ids": ids}}
     seen = bulk(api, "runs", **asked, dry_run=True).json()
     assert [(one["what"], one["outcome"], one["why"]) for one in seen["groups"]] == [
-        ("scheduled", None, "not over yet"), ("cancelled", "deleted", None),
+        ("scheduled", None, "not over yet"), ("cancelled", "deleted", "what a schedule planned stays"),
     ]  # fmt: skip
     deleted = bulk(api, "runs", **asked).json()
     assert (deleted["counts"], deleted["can_be_undone"]) == ({"deleted": 1}, False)

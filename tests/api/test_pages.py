@@ -37,6 +37,7 @@ PAGES = (
     "/audit",
     "/sessions",
     "/bulk",
+    "/views",
     "/new-job",
     "/jobs/a.job",
     "/jobs/a.job/edit",

@@ -90,6 +90,7 @@ def test_runs_are_moved_and_deleted_from_their_list(api: TestClient) -> None:
     assert (seen.status_code, "name the states to delete" in seen.text.lower()) == (422, True)
     seen = api.get(f"/bulk/new?on=runs&action=delete&scope=ticked&id={run_id}")
     assert "This cannot be undone" in seen.text
+    assert "deleted; what a schedule planned stays" in seen.text
     submit(api, "/bulk", **orders(seen.text))
     assert [run["state"] for run in api.get("/api/v1/runs").json()["items"]] == ["scheduled"]
     again = api.get(f"/bulk/new?on=runs&action=retry&scope=ticked&id={run_id}")

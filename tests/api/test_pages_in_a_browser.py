@@ -85,7 +85,7 @@ def pages(site: Site) -> list[str]:
         "/failures/runs?within=7d&task=pkg.task&error_type=RuntimeError", f"/failures/backfill?from={since}&to={until}",
         "/workers", "/explain", "/audit", "/sessions", "/new-job", "/load", "/runs?since=yesterday", "/jobs/nobody",
         "/calendar?view=week", "/monitors", "/timeline",
-        "/freezes", "/queues", f"/queues?edit={JOB}", "/limits", f"/limits?edit={JOB}",
+        "/views", "/freezes", "/queues", f"/queues?edit={JOB}", "/limits", f"/limits?edit={JOB}",
     ]  # fmt: skip
 
 

@@ -90,7 +90,7 @@ class BulkGroup(BaseModel):
     count: int
     count_is_exact: bool
     outcome: str | None = Field(description="What becomes of them; null: nothing")
-    why: str | None = Field(description="Why nothing becomes of them")
+    why: str | None = Field(description="Why nothing becomes of them, or of some")
 
 
 class BulkPlanOut(BaseModel):

@@ -197,7 +197,9 @@ def _groups(found: BulkPlan) -> list[tuple[str, str, str]]:
         (
             group.what,
             f"{'more than ' if group.total.more else ''}{group.total.number:,}",
-            OUTCOMES[group.outcome] if group.outcome else f"left as it is: {group.why}",
+            "; ".join(filter(None, (OUTCOMES[group.outcome], group.why)))
+            if group.outcome
+            else f"left as it is: {group.why}",
         )
         for group in found.groups
     ]

@@ -22,12 +22,15 @@ from scheduler_service.ports.history import Total
 
 _SAMPLE: Final = 5
 _MOST_HINTS: Final = 500
+_BUT: Final = {
+    BulkAction.MOVE: "what was taken back from its queue stays", BulkAction.DELETE: "what a schedule planned stays",
+}  # fmt: skip
 _STAYS: Final = {(BulkAction.PAUSE, True): "paused already", (BulkAction.RESUME, False): "not paused"}
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A part of what matches, and what becomes of it; without an `outcome` it stays as it is, and `why` says why."""
+    """A part of what matches, and what becomes of it; `why`: why some stay as they are, or all without an `outcome`."""
 
     what: str
     total: Total
@@ -132,7 +135,7 @@ def _becomes(action: BulkAction, state: RunState) -> tuple[str | None, str | Non
         return None, "not over yet" if state in ACTIVE else "over already"
     if action is BulkAction.CANCEL:
         return "cancelled" if state in WAITING else "cancel_requested", None
-    return "retried" if action is BulkAction.RETRY else OUTCOMES[action], None
+    return ("retried", None) if action is BulkAction.RETRY else (OUTCOMES[action], _BUT[action])
 
 
 def _jobs(context: ApiContext, order: BulkOrder) -> Iterator[Group]:

@@ -9,7 +9,7 @@ from itinerary.client.results.record import Answer, Record
 
 @dataclass(frozen=True, eq=False)
 class BulkGroup(Record):
-    """A part of what matches; `outcome`: what becomes of it, None for nothing, and then `why`."""
+    """A part of what matches; `outcome`: what becomes of it, None for nothing; `why`: why of all or some nothing."""
 
     what: str
     count: int
