@@ -186,5 +186,7 @@ def _print_run(run: Mapping[str, Any], as_json: bool) -> None:
         text = f"{attempt['outcome']}{f': {what}' if what else ''}"
         if late:
             text += f"; {late['count']} late: {late['kind']} by {late['worker']}, {when(late['at'])}"
+        if attempt.get("progress"):
+            text += f"; at {progress_text(attempt['progress'])}"
         if late or attempt is not attempts[-1]:
             print_fields([(f"attempt {attempt['attempt']}", text)])

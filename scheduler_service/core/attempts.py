@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from itinerary.protocol.instants import Instant
+from itinerary.protocol.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +40,4 @@ class Attempt:
     worker: str | None
     error: TaskError | None
     late: LateReports | None = None
+    progress: Progress | None = None

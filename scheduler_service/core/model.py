@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from itinerary.protocol.attempt_logs import KeepLogs
 from itinerary.protocol.instants import SECOND, Duration, Instant
 from itinerary.protocol.limits import JobLimit, KeyFrom, LimitUse
+from itinerary.protocol.progress import Progress
 from itinerary.protocol.run_fields import DEFAULT_PRIORITY, DEFAULT_QUEUE, NO_RETRIES, RetryPolicy
 from itinerary.protocol.wire import HEADER_KEEP_LOGS
 from scheduler_service.core.attempts import Attempt, LateReports, TaskError
@@ -250,6 +251,7 @@ class Run:
     limits: tuple[LimitUse, ...] = ()
     lane: str = ""
     forced: bool = False
+    progress: Progress | None = None  # the last of an attempt that is over
 
 
 @dataclass(frozen=True, slots=True)

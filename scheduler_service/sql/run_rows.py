@@ -11,6 +11,7 @@ from sqlalchemy import BigInteger, Boolean, Integer, Text, cast
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import Instant
 from itinerary.protocol.limits import LimitUse, limits_of, limits_text
+from itinerary.protocol.progress import read_last
 from itinerary.protocol.run_fields import RetryPolicy, retry_body
 from scheduler_service.core.attempts import Attempt, LateReports, TaskError
 from scheduler_service.core.contract.fields import read_retry, unread_retry
@@ -42,11 +43,12 @@ RUN_COLUMNS: Final = (
     _R.scheduled_at, _R.due_at, _R.state, _R.attempt, _R.retry, _R.timeout, _R.reason, _R.cancel_requested_at,
     _R.pending_at, _R.published_at, _R.started_at, _R.finished_at, _R.worker, _R.term, _R.result, _R.error,
     _R.traceparent, _R.owner, _R.start_by, _R.end_by, _R.sla_missed, _R.headers, _R.limits, _R.lane, _R.forced,
+    _R.progress,
 )  # fmt: skip
 _A: Final = run_attempts.c
 ATTEMPT_COLUMNS: Final = (
     _A.attempt, _A.outcome, _A.reason, _A.pending_at, _A.published_at, _A.started_at, _A.finished_at, _A.worker,
-    _A.error, _A.late_reports, _A.late_kind, _A.late_at, _A.late_worker, _A.late_error,
+    _A.error, _A.progress, _A.late_reports, _A.late_kind, _A.late_at, _A.late_worker, _A.late_error,
 )  # fmt: skip
 
 NEW_RUNS: Final = Batch(
@@ -96,23 +98,23 @@ def whole_run(row: Sequence[Any], attempts: tuple[Attempt, ...] = ()) -> Run:
         run_id, kind, job_id, job_version, task, args, kwargs, queue, priority, retry_of, scheduled_at, due_at, state,
         attempt, retry, timeout, reason, cancel_requested_at, pending_at, published_at, started_at, finished_at,
         worker, term, result, error, traceparent, owner, start_by, end_by, sla_missed, headers, limits, lane,
-        forced,
+        forced, progress,
     ) = row  # fmt: skip
     return Run(
         run_id, _KINDS[kind], job_id, job_version, task, args, kwargs, queue, priority, retry_of, scheduled_at,
         due_at, _STATES[state], attempt, _retry(retry), timeout, reason, cancel_requested_at, pending_at,
         published_at, started_at, finished_at, worker, term, result, _task_error(error), attempts,
         traceparent=traceparent, owner=owner, start_by=start_by, end_by=end_by, sla_missed=sla_missed, headers=headers,
-        limits=_limits(limits), lane=lane, forced=bool(forced),
+        limits=_limits(limits), lane=lane, forced=bool(forced), progress=read_last(progress),
     )  # fmt: skip
 
 
 def ended_attempt(row: Sequence[Any]) -> Attempt:
     """An ended attempt, from ATTEMPT_COLUMNS."""
-    attempt, outcome, reason, pending_at, published_at, started_at, finished_at, worker, error, *late = row
+    attempt, outcome, reason, pending_at, published_at, started_at, finished_at, worker, error, progress, *late = row
     return Attempt(
         attempt, outcome, reason, pending_at, published_at, started_at, finished_at, worker, _task_error(error),
-        _late_reports(*late),
+        _late_reports(*late), read_last(progress),
     )  # fmt: skip
 
 

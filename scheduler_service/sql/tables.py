@@ -144,6 +144,7 @@ runs: Final = Table(
     Column("limits", Text),
     Column("lane", KEY, nullable=False, server_default=""),
     Column("forced", Boolean),
+    Column("progress", PAYLOAD),
     Column("standing", Text, Computed(_INDEX_STATE, persisted=True)),
     CheckConstraint(f"state IN ({', '.join(repr(s.value) for s in RunState)})", name="state"),
     CheckConstraint(f"kind IN ({', '.join(repr(k.value) for k in RunKind)})", name="kind"),
@@ -167,6 +168,7 @@ run_attempts: Final = Table(
     Column("late_at", InstantColumn),
     Column("late_worker", Text),
     Column("late_error", PAYLOAD),
+    Column("progress", PAYLOAD),
 )
 
 gaps: Final = Table(

@@ -1,10 +1,12 @@
 """The progress of running runs over HTTP and on the run page: asked of the leader, kept briefly."""
 
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import insert
 
 from itinerary.client.results import Run, RunProgress
 from itinerary.protocol.instants import SECOND, format_instant, parse_instant, to_datetime
@@ -15,6 +17,7 @@ from scheduler_service.config.settings import Settings
 from scheduler_service.core.contract.progress_text import percent, progress_text
 from scheduler_service.core.leader.messages import Query
 from scheduler_service.sql.database import Database, host_now
+from scheduler_service.sql.tables import run_attempts
 from tests.api.test_auth import bearer
 from tests.api.test_limited_tokens import digest, settings_with
 from tests.support.answering_leader import AnsweringLeader
@@ -61,6 +64,31 @@ def test_a_running_run_has_the_progress_that_the_leader_knows(
     listed = {run["run_id"]: run["progress"] for run in api.get(RUNS).json()["items"]}
     assert listed == {first: SHOWN, second: None, over: None}
     assert asked(leader) == [("progress", None)], "one question for all within a second"
+
+
+def test_an_attempt_that_is_over_has_the_last_that_it_showed(api: TestClient, settings: Settings) -> None:
+    now = host_now()
+    with closing(Database(settings.database_url, pool_size=1)) as database:
+        ended = old_run(now, started_at=now, worker="w", attempt=2, state="failed", progress=[1000, 1000, "rows"])
+        endless = old_run(now, started_at=now, worker="w", progress=[7, None, ""])
+        for run in (ended, endless):
+            keep(database, run)
+        first = {"run_id": ended["run_id"], "attempt": 1, "outcome": "lost", "pending_at": now, "finished_at": now}
+        with database.write() as connection:
+            connection.execute(insert(run_attempts), {**first, "progress": [412, 1000, "rows"]})
+    at = format_instant(now)
+    body = api.get(f"{RUNS}/{ended['run_id']}").json()
+    whole = {"done": 1000, "total": 1000, "unit": "rows", "at": at}
+    assert body["progress"] == whole
+    assert [attempt["progress"] for attempt in body["attempts"]] == [{**whole, "done": 412}, whole]
+    assert Run.of(body).attempts[0].progress.done == 412
+    page = api.get(f"/runs/{ended['run_id']}").text
+    assert '<progress aria-labelledby="progress" value="100" max="100"></progress>' in page
+    assert "when it ended" in page
+    assert "<small>at 412 of 1,000 rows</small>" in page
+    page = api.get(f"/runs/{endless['run_id']}").text
+    assert "<p>7 <small>when it ended" in page
+    assert "<progress" not in page
 
 
 def test_a_run_that_ended_or_waits_asks_nobody(api: TestClient, leader: AnsweringLeader, running: list[str]) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from itinerary.protocol.errors import LeaseLost
 from itinerary.protocol.instants import SECOND, Instant
+from itinerary.protocol.progress import Progress
 from scheduler_service.core.attempts import Attempt, LateReports, TaskError
 from scheduler_service.core.leader.commands import Apply, Dispatch, LateReport, PublishedMark, Transition
 from scheduler_service.core.model import Lease
@@ -176,6 +177,23 @@ def test_a_failed_attempt_with_attempts_left_is_kept_and_the_next_begins_clean(b
             TaskError("ValueError", "no", "Traceback ..."),
         ),
     )  # fmt: skip
+
+
+def test_the_last_progress_of_an_attempt_is_kept_with_its_end(bed: StoreBed) -> None:
+    lease = bed.lead()
+    retried, ended, silent = (run.run_id for run in bed.dispatched(lease, *(one_off(lease.now) for _ in range(3))))
+    half, whole = Progress(412, 1000, "rows"), Progress(0.5)
+    steps = (
+        fail(retried, lease.now)._replace(progress=half), start(retried, lease.now, 2),
+        succeed(ended, lease.now)._replace(progress=whole), succeed(silent, lease.now),
+    )  # fmt: skip
+    bed.leader.apply(lease, Apply(steps))
+    first, second, third = (bed.runs.get(run_id) for run_id in (retried, ended, silent))
+    assert (first.progress, first.attempts[0].progress) == (None, half)
+    assert (second.progress, third.progress) == (whole, None)
+    late = LateReport(ended, 1, "failed", lease.now + 99, "w2@h", None)
+    assert bed.leader.apply(lease, Apply((), late=(late,))) == ()
+    assert bed.runs.get(ended).progress == whole
 
 
 def test_an_ended_attempt_says_how_it_ended(bed: StoreBed) -> None:

@@ -9,7 +9,7 @@ import numpy
 import pytest
 
 from itinerary.protocol.errors import BadValue
-from itinerary.protocol.progress import Progress, checked, listed, read_listed
+from itinerary.protocol.progress import Progress, checked, listed, read_last, read_listed
 from itinerary.worker.current import CurrentRun
 
 
@@ -64,6 +64,12 @@ def test_what_is_listed_comes_back_by_its_place() -> None:
     assert sent == [[1, 1, 2, "ü"]]
     assert list(read_listed(sent, 2)) == [(1, Progress(1, 2, "ü"))]
     assert list(read_listed(sent, 1)) == []
+
+
+@pytest.mark.parametrize("odd", [None, {}, [], [1, 2], ["1", 2, ""], [1, 2, "x" * 21], [True, None, ""]])
+def test_what_is_no_progress_of_an_end_is_left_out(odd: Any) -> None:
+    assert read_last(odd) is None
+    assert read_last([412, 1000, "rows", "of a later release"]) == Progress(412, 1000, "rows")
 
 
 def test_a_run_is_shown_at_its_first_progress_and_gives_its_latest() -> None:

@@ -346,6 +346,7 @@ class FakeLeaderStore(FakePolls):
             value = getattr(change, name)
             if value is not None:
                 setattr(row, name, as_json(value))
+        row.progress = change.progress or row.progress
         row.state = change.to
 
     def _retry(self, row: RunRow, change: Transition) -> bool:
@@ -358,7 +359,7 @@ class FakeLeaderStore(FakePolls):
         ended = Attempt(
             row.attempt, _OUTCOMES[change.event], change.reason, row.pending_at, row.published_at,
             change.started_at if row.started_at is None else row.started_at, change.at, change.worker or row.worker,
-            task_error(change.error),
+            task_error(change.error), progress=change.progress,
         )  # fmt: skip
         self._tables.attempts[row.run_id, row.attempt] = AttemptRow(ended)
         row.state, row.attempt, row.reason = RunState.RETRYING, row.attempt + 1, change.reason
@@ -389,7 +390,7 @@ class FakeLeaderStore(FakePolls):
             return
         present = Attempt(
             report.attempt, row.state.value, row.reason, row.pending_at, row.published_at, row.started_at,
-            row.finished_at, row.worker, task_error(row.error),
+            row.finished_at, row.worker, task_error(row.error), progress=row.progress,
         )  # fmt: skip
         ended = self._tables.attempts.get((report.run_id, report.attempt), AttemptRow(present))
         if ended.attempt.finished_at != report.at:

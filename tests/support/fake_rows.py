@@ -10,6 +10,7 @@ from itinerary.protocol.errors import Conflict, LeaseLost, RowRefused
 from itinerary.protocol.instants import Duration, Instant
 from itinerary.protocol.json_text import is_storable
 from itinerary.protocol.limits import LimitUse, limits_text
+from itinerary.protocol.progress import Progress
 from itinerary.protocol.run_fields import RetryPolicy
 from scheduler_service.core.attempts import Attempt, LateReports, TaskError
 from scheduler_service.core.audit import AuditedChange, AuditEntry
@@ -85,6 +86,7 @@ class RunRow:
     limits: tuple[LimitUse, ...] = ()
     lane: str = ""
     forced: bool = False
+    progress: Progress | None = None
 
     def active(self) -> ActiveRun:
         return ActiveRun(
@@ -109,7 +111,7 @@ class RunRow:
             self.finished_at, self.worker, self.term, self.result, task_error(self.error), attempts,
             traceparent=self.traceparent, start_by=self.start_by, end_by=self.end_by,
             sla_missed=self.sla_missed,
-            headers=self.headers, limits=self.limits, lane=self.lane, forced=self.forced,
+            headers=self.headers, limits=self.limits, lane=self.lane, forced=self.forced, progress=self.progress,
         )  # fmt: skip
 
 

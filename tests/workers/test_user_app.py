@@ -76,7 +76,7 @@ def test_the_heartbeats_carry_the_last_progress_of_what_runs(bench: Bench) -> No
     with bench.client() as client:
         assert not client.keys("*progress*")
     bench.open_gate("counted")
-    bench.report_of("counting", Succeeded)
+    assert bench.report_of("counting", Succeeded).progress == Progress(2_000, 5_000, "rows")
     wait_until(lambda: not bench.next_heartbeat().progress, 20, "a heartbeat without what is over")
 
 

@@ -144,6 +144,15 @@ class LateReports(BaseModel):
     error: TaskError | None
 
 
+class RunProgress(BaseModel):
+    """How far a task has come: `done` of `total` in `unit`; `at`: when that last changed, or when the attempt ended."""
+
+    done: float = Field(examples=[412])
+    total: float | None = Field(examples=[1000])
+    unit: str = Field(examples=["rows"])
+    at: Time
+
+
 class Attempt(BaseModel):
     """One try."""
 
@@ -157,15 +166,7 @@ class Attempt(BaseModel):
     worker: str | None
     error: TaskError | None
     late_reports: LateReports | None
-
-
-class RunProgress(BaseModel):
-    """How far a running task has come: `done` of `total` in `unit`; `at`: when that last changed."""
-
-    done: float = Field(examples=[412])
-    total: float | None = Field(examples=[1000])
-    unit: str = Field(examples=["rows"])
-    at: Time
+    progress: RunProgress | None = Field(description="The last that its task showed, once it is over")
 
 
 class RunOut(BaseModel):
@@ -198,7 +199,7 @@ class RunOut(BaseModel):
     started_at: Time | None
     finished_at: Time | None
     worker: str | None
-    progress: RunProgress | None = Field(description="What the task of a running run shows; null: nothing")
+    progress: RunProgress | None = Field(description="What its task shows, or showed last; null: nothing")
     term: int | None
     result: Any
     error: TaskError | None

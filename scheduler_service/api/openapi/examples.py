@@ -21,17 +21,17 @@ _ATTEMPT: Final = {
     "attempt": 1, "outcome": "completed", "reason": None, "pending_at": "2026-12-01T01:00:00.004Z",
     "published_at": "2026-12-01T01:00:00.006Z", "started_at": "2026-12-01T01:00:00.012Z",
     "finished_at": "2026-12-01T01:00:07.5Z", "worker": "celery@host", "error": None, "late_reports": None,
+    "progress": None,
 }  # fmt: skip
 _RUN: Final = {
     "run_id": "billing.close_2026-12-01T01:00:00Z", "job_id": "billing.close", "job_version": 3,
     "task": "billing.close_month", "args": [], "kwargs": {}, "headers": None,
     "queue": "default", "priority": 5, "limits": [{"name": "tenant", "key": "acme"}], "fair_key": None, "force": False,
-    "retry_of": None,
-    "scheduled_at": "2026-12-01T01:00:00Z", "due_at": "2026-12-01T01:00:00Z", "start_by": None, "end_by": None,
-    "sla_missed": None, "state": "completed", "attempt": 1,
-    "reason": None, "cancel_requested_at": None, "pending_at": "2026-12-01T01:00:00.004Z",
-    "published_at": "2026-12-01T01:00:00.006Z", "started_at": "2026-12-01T01:00:00.012Z",
-    "finished_at": "2026-12-01T01:00:07.5Z", "worker": "celery@host", "progress": None, "term": 7,
+    "retry_of": None, "scheduled_at": "2026-12-01T01:00:00Z", "due_at": "2026-12-01T01:00:00Z", "start_by": None,
+    "end_by": None, "sla_missed": None, "state": "completed", "attempt": 1, "reason": None, "cancel_requested_at": None,
+    "pending_at": "2026-12-01T01:00:00.004Z", "published_at": "2026-12-01T01:00:00.006Z",
+    "started_at": "2026-12-01T01:00:00.012Z", "finished_at": "2026-12-01T01:00:07.5Z", "worker": "celery@host",
+    "progress": None, "term": 7,
     "result": {"invoices": 42}, "error": None, "attempts": [_ATTEMPT],
 }  # fmt: skip
 _AUDIT: Final = {

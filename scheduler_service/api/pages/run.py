@@ -100,6 +100,7 @@ def _view(context: ApiContext, run: Run) -> dict[str, Any]:
         "run_headers": None if run.headers is None else pretty(body["headers"]),
         "result": None if run.result is None else pretty(body["result"]),
         "progress": body["progress"] and _progress(body["progress"], now),
+        "reached": {n["attempt"]: progress_text(n["progress"]) for n in body["attempts"] if n["progress"]},
         "followed": f"{run.attempt}-{'ahead' if run.state in WAITING else 'begun'}",
         "completed": run.state is RunState.COMPLETED,
         "why": why_run(context, run.run_id),

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from itinerary.protocol.instants import format_instant
+from itinerary.protocol.instants import Instant, format_instant
 from itinerary.protocol.limits import RUN_LIMITS, fair_key_of
+from itinerary.protocol.progress import Progress
 from itinerary.protocol.redaction import redacted
 from scheduler_service.core.attempts import Attempt, LateReports, TaskError
 from scheduler_service.core.contract.job_json import optional_instant
@@ -14,7 +15,7 @@ from scheduler_service.core.model import Run
 def run_body(run: Run, progress: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the run as the API shows it, hidden values masked; its attempts are the ended ones and the present one.
 
-    `progress` is that of the present attempt, as the leader knows it.
+    `progress` is that of the present attempt, as the leader knows it; an attempt that is over has its own.
     """
     return {
         "run_id": run.run_id,
@@ -44,7 +45,7 @@ def run_body(run: Run, progress: Mapping[str, Any] | None = None) -> dict[str, A
         "started_at": optional_instant(run.started_at),
         "finished_at": optional_instant(run.finished_at),
         "worker": run.worker,
-        "progress": progress,
+        "progress": progress or _progress(run.progress, run.finished_at),
         "term": run.term,
         "result": redacted(run.result),
         "error": _error(run.error),
@@ -64,7 +65,7 @@ def attempts_of(run: Run) -> list[Attempt]:
         return list(run.attempts)
     present = Attempt(
         run.attempt, run.state.value, run.reason, run.pending_at, run.published_at, run.started_at,
-        run.finished_at, run.worker, run.error, run.late,
+        run.finished_at, run.worker, run.error, run.late, run.progress,
     )  # fmt: skip
     return [*run.attempts, present]
 
@@ -81,7 +82,15 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "worker": attempt.worker,
         "error": _error(attempt.error),
         "late_reports": _late(attempt.late),
+        "progress": _progress(attempt.progress, attempt.finished_at),
     }
+
+
+def _progress(last: Progress | None, ended_at: Instant | None) -> dict[str, Any] | None:
+    """Return the last progress of an attempt that is over, as of its end."""
+    if last is None or ended_at is None:
+        return None
+    return {**last._asdict(), "at": format_instant(ended_at)}
 
 
 def _late(late: LateReports | None) -> dict[str, Any] | None:

@@ -1,7 +1,4 @@
-"""Commands of the leader's step: values that name one piece of I/O each. The answers to them are in `results`.
-
-The loop hands each to the thread that owns that I/O. Holds no behaviour and does no I/O.
-"""
+"""Commands of the leader's step, values: each names one piece of I/O for the thread that owns it. Does none itself."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from itinerary.protocol.instants import Instant
 from itinerary.protocol.limits import LimitUse
+from itinerary.protocol.progress import Progress
 from scheduler_service.core.balancing.placements import BalancerCommand, PlacementStoreCommand
 from scheduler_service.core.leader.job_reads import ReadCalendarJobs, ReadJobs
 from scheduler_service.core.leader.lane_reads import LaneCommand
@@ -81,15 +79,15 @@ class Redispatch:
 
 
 class Transition(NamedTuple):
-    """One guarded write: `event` on `attempt` of a run, leading to `to`.
+    """One guarded write: `event` on `attempt` of a run, leading to `to`; None leaves a column unchanged.
 
     The guard checks the attempt and that the run's state is a source of `event`. `retrying` raises the attempt by one
-    and keeps the ended attempt as its own row. If a cancel was requested meanwhile, the run ends `cancelled` with its
-    own reason, and the transition counts as refused. None leaves a column unchanged.
+    and keeps the ended one as its own row. If a cancel was requested meanwhile, the run ends `cancelled` with its own
+    reason, and the transition counts as refused.
 
     `coalesce`: a skipped occurrence may replace its row by this missed range, which extends the last one with the same
     reason. The row is kept if the job changed since, or if a cancel of the run was requested. `starts`: the uses of
-    limits that count it as a start. `pings` are stored with it.
+    limits that count it as a start. `pings` and the last `progress` are stored with it.
     """
 
     run_id: str
@@ -108,6 +106,7 @@ class Transition(NamedTuple):
     coalesce: MissedRange | None = None
     starts: tuple[LimitUse, ...] = ()
     pings: tuple[Ping, ...] = ()
+    progress: Progress | None = None
 
 
 class PublishedMark(NamedTuple):

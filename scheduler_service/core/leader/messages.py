@@ -12,7 +12,7 @@ from itinerary.protocol.errors import BadValue, MalformedEntry
 from itinerary.protocol.identity import split_task_id
 from itinerary.protocol.instants import Instant, parse_instant
 from itinerary.protocol.json_text import is_plain, storable_text
-from itinerary.protocol.progress import PROGRESS_FIELD, Progress, read_listed
+from itinerary.protocol.progress import PROGRESS_FIELD, Progress, read_last, read_listed
 from itinerary.protocol.wire import ENTRY_VERSION, PROTOCOL_FIELD, RECALLS_FIELD, SINCE_FIELD, VERSION_FIELD
 from scheduler_service.core.balancing.placements import RebalanceAsked, read_asked
 from scheduler_service.core.leader.entry_fields import (
@@ -50,6 +50,7 @@ class Succeeded:
     started_at: Instant | None
     result: Any
     reason: str | None = None
+    progress: Progress | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class Failed:
     started_at: Instant | None
     error: Mapping[str, Any]
     reason: str | None = None
+    progress: Progress | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,7 @@ class RetryAsked:
     args: list[Any] | None
     kwargs: dict[str, Any] | None
     error: Mapping[str, Any] | None
+    progress: Progress | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +201,8 @@ def _started(body: dict[str, Any], at: Instant) -> Started:
 def _succeeded(body: dict[str, Any], at: Instant) -> Succeeded:
     run_id, attempt = split_task_id(body.get("task_id"))
     started_at, reason = optional_instant(body, "started_at"), optional_name(body, "reason")
-    return Succeeded(run_id, attempt, name(body, "worker"), at, started_at, body.get("result"), reason)
+    progress = read_last(body.get(PROGRESS_FIELD))
+    return Succeeded(run_id, attempt, name(body, "worker"), at, started_at, body.get("result"), reason, progress)
 
 
 def _failed(body: dict[str, Any], at: Instant) -> Failed:
@@ -211,6 +215,7 @@ def _failed(body: dict[str, Any], at: Instant) -> Failed:
         optional_instant(body, "started_at"),
         error_of(body),
         optional_name(body, "reason"),
+        read_last(body.get(PROGRESS_FIELD)),
     )
 
 
@@ -222,7 +227,8 @@ def _retry(body: dict[str, Any], at: Instant) -> RetryAsked:
     error = error_of(body) if body.get("error") is not None else None
     due_at = parse_instant(body.get("due_at"), "due_at")
     started_at = optional_instant(body, "started_at")
-    return RetryAsked(run_id, attempt, name(body, "worker"), at, started_at, due_at, args, kwargs, error)
+    progress = read_last(body.get(PROGRESS_FIELD))
+    return RetryAsked(run_id, attempt, name(body, "worker"), at, started_at, due_at, args, kwargs, error, progress)
 
 
 def _heartbeat(body: dict[str, Any], at: Instant) -> Heartbeat:

@@ -38,6 +38,8 @@ def report(state: SchedulerState, step: Step, message: Report) -> None:
             "unknown" if run is None else "final" if run.state in FINAL else "other_attempt",
         )
         return
+    if not isinstance(message, Started) and message.progress is not None:
+        state.progress.report(run.run_id, message.progress, step.now)
     match message:
         case Started():
             if message.seq is not None:
@@ -162,7 +164,10 @@ def cancel(
 
 
 def end(state: SchedulerState, step: Step, run: ActiveRun, change: Transition) -> None:
-    """Write the end of an attempt and prepare the next one, if any."""
+    """Write the end of an attempt, with the last that it showed of its progress, and prepare the next one, if any."""
+    shown = state.progress.of(run.run_id)
+    if shown is not None:
+        change = change._replace(progress=shown.value)
     if change.to is RunState.RETRYING and change.due_at is not None:
         after = next_attempt(run, change.due_at)
         state.attempt_over(run.run_id)

@@ -39,7 +39,7 @@ from scheduler_service.sql.tables import among, run_attempts, runs
 _TRANSITIONS: Final = Batch(
     run_id=Text, attempt=Integer, event=Text, to=Text, at=InstantColumn, reason=Text, due_at=InstantColumn,
     started_at=InstantColumn, worker=Text, result=Payload, error=Payload, args=Payload, kwargs=Payload,
-    published_at=InstantColumn, finished_at=InstantColumn,
+    published_at=InstantColumn, finished_at=InstantColumn, progress=Payload,
 )  # fmt: skip
 _MARKS: Final = Batch(run_id=Text, attempt=Integer, at=InstantColumn)
 _OUTCOMES: Final = {
@@ -133,7 +133,7 @@ def _rows(turn: Iterable[Transition], marks: dict[tuple[str, int], Instant]) -> 
         yield (
             t.run_id, t.attempt, t.event.value, t.to.value, t.at, t.reason, t.due_at, started_at, t.worker,
             _json(t.result), _json(t.error), _json(t.args), _json(t.kwargs), marks.get((t.run_id, t.attempt)),
-            t.at if t.to in FINAL else None,
+            t.at if t.to in FINAL else None, _json(t.progress),
         )  # fmt: skip
 
 
@@ -168,7 +168,7 @@ def _cancel(dialect: Dialect) -> Update:
 
 
 def _update(batch: Subquery, guard: ColumnElement[bool]) -> Update:
-    given = ("reason", "due_at", "worker", "result", "error", "args", "kwargs", "published_at")
+    given = ("reason", "due_at", "worker", "result", "error", "args", "kwargs", "published_at", "progress")
     values: dict[str, Any] = {name: func.coalesce(batch.c[name], runs.c[name]) for name in given}
     # A worker's clock may date the report before the cancel request: the run ends no earlier than the request.
     is_cancel = batch.c.to == literal_column(f"'{RunState.CANCELLED}'")
@@ -198,6 +198,7 @@ def _keep_attempts(dialect: Dialect) -> Any:
         "finished_at": batch.c.at,
         "worker": func.coalesce(batch.c.worker, runs.c.worker),
         "error": batch.c.error,
+        "progress": batch.c.progress,
     }
     rows = select(*ended.values()).where(_unless_cancelled(batch)).with_for_update(of=runs)
     return dialect.insert(run_attempts).from_select(list(ended), rows)

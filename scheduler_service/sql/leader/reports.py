@@ -69,7 +69,7 @@ def _keep_late(dialect: Dialect) -> Any:
     batch = _LATE.rows(dialect)
     is_other = runs.c.finished_at.is_distinct_from(batch.c.late_at)
     is_over = or_(runs.c.attempt > batch.c.attempt, and_(runs.c.attempt == batch.c.attempt, not_(IS_ACTIVE), is_other))
-    copied = ("reason", "pending_at", "published_at", "started_at", "finished_at", "worker", "error")
+    copied = ("reason", "pending_at", "published_at", "started_at", "finished_at", "worker", "error", "progress")
     columns = {
         **{name: batch.c[name] for name in batch.c.keys()},  # noqa: SIM118  (columns are no mapping)
         "outcome": runs.c.state,

@@ -6,7 +6,7 @@ import pytest
 
 from itinerary.protocol.instants import SECOND, format_instant
 from itinerary.protocol.progress import Progress
-from scheduler_service.core.leader.messages import Failed, Heartbeat, Query
+from scheduler_service.core.leader.messages import Failed, Heartbeat, Query, Succeeded
 from scheduler_service.core.leader.parts import progress
 from scheduler_service.core.leader.parts.progress import RunProgress
 from scheduler_service.core.leader.queries import answer
@@ -75,6 +75,24 @@ def test_the_end_of_an_attempt_forgets_it(gate: Gate, end: str) -> None:
     else:
         gate.row("a", RunState.CANCELLED)
     assert of_all(gate) == {"progress": {}, "count": 0}
+
+
+@pytest.mark.parametrize(
+    ("reported", "kept"), [(None, Progress(400)), (Progress(412, 1000, "rows"), Progress(412, 1000, "rows"))]
+)
+def test_the_end_is_written_with_the_last_that_was_shown(gate: Gate, reported: Progress | None, kept: Progress) -> None:
+    """A worker of the release before reports none: the leader has heard of the last but for two seconds."""
+    told(gate, ("a", 1), ("b", 1), a=Progress(400))
+    gate.hear(Succeeded("a", 1, "w", gate.now, gate.now, None, progress=reported))
+    gate.ended("b")
+    written = {change.run_id: change.progress for one in gate.applies for change in one.transitions}
+    assert written == {"a": kept, "b": None}
+
+
+def test_an_attempt_that_is_lost_keeps_what_was_heard_of_it(gate: Gate) -> None:
+    told(gate, ("a", 1), a=Progress(7, 9))
+    gate.hear(Failed("a", 1, "w", gate.now, gate.now, {"type": "Lost", "message": ""}, "worker_lost"))
+    assert [change.progress for change in gate.applies[-1].transitions] == [Progress(7, 9)]
 
 
 def test_what_is_kept_is_bounded_and_lists_begin_with_what_changed_last(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
-"""How far a task has come: its values, and their form in heartbeats. Pure.
+"""How far a task has come: its values, and their form in heartbeats and in the reports of ends. Pure.
 
 Promises that progress of another release that this one cannot read is left out. It never fails the heartbeat, which
-proves first of all that attempts are alive.
+proves first of all that attempts are alive, or the report of an end.
 """
 
 from collections.abc import Iterator, Sequence
@@ -50,6 +50,16 @@ def read_listed(value: Any, count: int) -> Iterator[tuple[int, Progress]]:
                 yield one[0], checked(*one[1:4])
             except BadValue:
                 continue
+
+
+def read_last(value: Any) -> Progress | None:
+    """The progress that stands in the report of an end, or in a row; None for what is none."""
+    if isinstance(value, list) and len(value) >= 3:
+        try:
+            return checked(*value[:3])
+        except BadValue:
+            pass
+    return None
 
 
 def _number(value: Any, field: str) -> int | float:

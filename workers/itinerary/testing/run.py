@@ -73,7 +73,7 @@ class Run:
         text = format_instant(at)
         times = {"pending_at": text, "published_at": text, "started_at": text, "finished_at": text}
         ended = {"attempt": self.attempt, "outcome": "failed" if state == "retrying" else state, "reason": reason}
-        return {**ended, **times, "worker": WORKER, "error": self.error, "late_reports": None}
+        return {**ended, **times, "worker": WORKER, "error": self.error, "late_reports": None, "progress": None}
 
     def body(self) -> dict[str, Any]:
         """The run as the API shows it."""

@@ -58,7 +58,11 @@ class CurrentRun:
         """
         is_first, self._progress = self._progress is None, checked(done, total, unit)
         if is_first:
-            self._show(lambda: self._progress)
+            self._show(self.shown)
+
+    def shown(self) -> Progress | None:
+        """The latest progress; None as long as the task shows none."""
+        return self._progress
 
 
 running: ContextVar[CurrentRun | None] = ContextVar("itinerary_current_run", default=None)

@@ -18,6 +18,7 @@ from celery.exceptions import Ignore, Reject, Retry, SoftTimeLimitExceeded
 
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import SECOND, Instant, parse_instant, to_datetime
+from itinerary.protocol.progress import PROGRESS_FIELD
 from itinerary.protocol.wire import (
     HEADER_ATTEMPT,
     HEADER_DUE_AT,
@@ -186,6 +187,8 @@ class Delivery:
                 report = self._report(state, outcome)
                 if self.secrets:
                     report = replace(report, body=concealed_body(report.body, self.secrets))
+                if (shown := self.run.shown()) is not None:
+                    report = replace(report, body={**report.body, PROGRESS_FIELD: list(shown)})
                 self._send(report)
             except _TOO_LATE:
                 continue  # the task is over: its limit and requests to stop it no longer matter

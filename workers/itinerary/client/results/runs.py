@@ -28,6 +28,16 @@ class LateReports(Record):
 
 
 @dataclass(frozen=True, eq=False)
+class RunProgress(Record):
+    """How far a task has come: `done` of `total` in `unit`; `at`: when that last changed, or when the attempt ended."""
+
+    done: float
+    total: float | None
+    unit: str
+    at: datetime
+
+
+@dataclass(frozen=True, eq=False)
 class Attempt(Record):
     """One try of a run."""
 
@@ -41,16 +51,7 @@ class Attempt(Record):
     worker: str | None
     error: TaskError | None
     late_reports: LateReports | None
-
-
-@dataclass(frozen=True, eq=False)
-class RunProgress(Record):
-    """How far a running task has come: `done` of `total` in `unit`; `at`: when that last changed."""
-
-    done: float
-    total: float | None
-    unit: str
-    at: datetime
+    progress: RunProgress | None
 
 
 @dataclass(frozen=True, eq=False)
