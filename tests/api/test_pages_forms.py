@@ -397,6 +397,24 @@ def test_a_form_suggests_names_that_are_known(api: TestClient, leader: Answering
     assert 'list="calendars"' in form
 
 
+def test_a_form_suggests_what_workers_know_and_marks_what_none_of_them_knows(
+    api: TestClient, leader: AnsweringLeader
+) -> None:
+    assert submit(api, "/new-job", **{**JOB, "task": "of.a.job"}).status_code == 303
+    assert 'hx-get="/parts/known-task"' in api.get("/new-job").text
+    leader.tasks = {"tasks": ["of.a.worker"], "complete": False}
+    names = api.get("/parts/names").text
+    assert '<option value="of.a.worker"></option>' in names
+    assert '<option value="of.a.job"></option>' in names
+    assert api.get("/parts/known-task", params={"task": "of.a.job"}).text.strip() == "", "a worker may know it"
+    leader.tasks = {"tasks": ["of.a.worker"], "complete": True}
+    assert '<option value="of.a.job" label="no living worker knows it"></option>' in api.get("/parts/names").text
+    told = api.get("/parts/known-task", params={"task": "of.a.<job>"}).text
+    assert "No living worker knows a task <code>of.a.&lt;job&gt;</code>" in told
+    for known in ("of.a.worker", ""):
+        assert api.get("/parts/known-task", params={"task": known}).text.strip() == ""
+
+
 def test_a_form_says_in_words_what_it_stores_as_names(api: TestClient) -> None:
     form = api.get("/new-job").text
     for value, words in (("next_valid", "run at the next time that exists"), ("fire_once", "run the newest once")):

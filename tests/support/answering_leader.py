@@ -44,6 +44,7 @@ class AnsweringLeader(AbstractContextManager["AnsweringLeader"]):
         self.reported: list[InboxMessage] = []
         self.statistics = STATISTICS
         self.limits: list[dict[str, Any]] = []
+        self.tasks: dict[str, Any] = {"error": "unknown query"}
         self.progress: Callable[[Query], dict[str, Any]] | None = None
         self.waiting: Callable[[Query], dict[str, Any]] | None = None
         self._inbox = RedisInbox(redis_url)
@@ -93,6 +94,8 @@ class AnsweringLeader(AbstractContextManager["AnsweringLeader"]):
                 return self.waiting(question)
             case "progress" | "run" if self.progress is not None:
                 return self.progress(question)
+            case "tasks":
+                return self.tasks
             case "limits":
                 return {"limits": self.limits}
             case _:

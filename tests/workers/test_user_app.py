@@ -10,7 +10,7 @@ from celery import Celery
 from itinerary.protocol.instants import SECOND
 from itinerary.protocol.progress import Progress
 from scheduler_service.broker.message import headers_of
-from scheduler_service.core.leader.messages import Failed, RetryAsked, Started, Succeeded
+from scheduler_service.core.leader.messages import Failed, Heartbeat, RetryAsked, Started, Succeeded
 from tests.support.processes import wait_until
 from tests.support.redis_server import RedisServer
 from tests.support.worker_process import NOON, Bench, dispatched
@@ -33,6 +33,18 @@ def bench(
     with Bench(server.url, tmp_path_factory.mktemp("bench")) as bench:
         bench.worker("-c", "2", "-P", request.param)
         yield bench
+
+
+def test_the_worker_says_which_tasks_it_knows(bench: Bench) -> None:
+    wait_until(lambda: bench.next_heartbeat() and any(beat.tasks for beat in heartbeats(bench)), 20)
+    (said,) = {beat.tasks for beat in heartbeats(bench) if beat.tasks}
+    assert {"user.add", "user.shared", "user.late"} <= set(said.names)
+    assert said.complete
+    assert not any(name.startswith("celery.") for name in said.names)
+
+
+def heartbeats(bench: Bench) -> list[Heartbeat]:
+    return [message for message in bench.messages if isinstance(message, Heartbeat)]
 
 
 def test_a_result_is_reported_with_its_start(bench: Bench) -> None:

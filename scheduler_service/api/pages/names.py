@@ -4,14 +4,15 @@ Promises a bound: so many jobs and calendars are read. A limited token gets the 
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Annotated, Final
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.http.auth import Who
 from scheduler_service.api.pages.shell import READER, PageRoute
 from scheduler_service.api.pages.templating import part
+from scheduler_service.api.services.known_tasks import NOBODY_SAYS, known_tasks
 from scheduler_service.api.services.who_leads import ask_holder
 from scheduler_service.core.schedules.zone_eras import names_in_force
 from scheduler_service.ports.stores import JobFilter
@@ -27,15 +28,24 @@ def names(context: Context, who: Who) -> Response:
     jobs = context.stores.jobs.list(JobFilter(), _READ, None).items
     calendars = context.stores.calendar_store.list(_READ, None).items
     queues = {job.queue for job in jobs} | (set(_queues(context)) if who.limits.none else set())
+    tasks, at_workers = {job.task for job in jobs}, known_tasks(context)
     known = {
         "jobs": sorted(job.job_id for job in jobs),
-        "tasks": sorted({job.task for job in jobs}),
+        "tasks": sorted(tasks.union(at_workers.names)),
         "queues": sorted(queues),
         "tags": sorted({tag for job in jobs for tag in job.tags}),
         "calendars": sorted(calendar.calendar_id for calendar in calendars),
         "zones": sorted(names_in_force()),
     }
-    return part("_names.html", known=known)
+    unknown = tasks.difference(at_workers.names) if at_workers.complete else set()
+    return part("_names.html", known=known, unknown=unknown)
+
+
+@router.get("/parts/known-task")
+def known_task(context: Context, task: Annotated[str, Query(max_length=255)] = "") -> Response:
+    """Say so if no living worker knows a task of this name."""
+    known = known_tasks(context) if task else NOBODY_SAYS
+    return part("_known_task.html", task=task if known.complete and task not in known.names else None)
 
 
 def _queues(context: ApiContext) -> Iterator[str]:

@@ -29,6 +29,7 @@ class WorkerLine:
     running: list[str]
     version: str | None
     since: Moment | None
+    tasks: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def worker_line(worker: Mapping[str, Any], now: Instant) -> WorkerLine:
     return WorkerLine(
         worker["name"], worker["alive"], moment(parse_instant(worker["last_seen_at"]), now), worker["concurrency"],
         len(running), list(worker["queues"]), running, worker.get("version"),
-        None if worker.get("since") is None else moment(parse_instant(worker["since"]), now),
+        None if worker.get("since") is None else moment(parse_instant(worker["since"]), now), worker.get("tasks"),
     )  # fmt: skip
 
 

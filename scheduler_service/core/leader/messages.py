@@ -13,6 +13,7 @@ from itinerary.protocol.identity import split_task_id
 from itinerary.protocol.instants import Instant, parse_instant
 from itinerary.protocol.json_text import is_plain, storable_text
 from itinerary.protocol.progress import PROGRESS_FIELD, Progress, read_last, read_listed
+from itinerary.protocol.task_names import TASKS_FIELD, TaskNames, read_names
 from itinerary.protocol.wire import ENTRY_VERSION, PROTOCOL_FIELD, RECALLS_FIELD, SINCE_FIELD, VERSION_FIELD
 from scheduler_service.core.balancing.placements import RebalanceAsked, read_asked
 from scheduler_service.core.leader.entry_fields import (
@@ -90,6 +91,7 @@ class Heartbeat:
     `epoch` is the epoch of Redis in which the worker has resent its reports. A long list spans several entries in
     order; `part` counts them from 0. `leaving`: it is the worker's last one. `recalls`: it knows recalled messages.
     `progress`: that of running attempts, by their place in `running`. `version`, `since`: of the worker, where it says.
+    `tasks`: what it knows, once a minute.
     """
 
     worker: str
@@ -106,6 +108,7 @@ class Heartbeat:
     progress: tuple[tuple[int, Progress], ...] = ()
     version: str | None = None
     since: Instant | None = None
+    tasks: TaskNames | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +256,7 @@ def _heartbeat(body: dict[str, Any], at: Instant) -> Heartbeat:
         tuple(read_listed(body.get(PROGRESS_FIELD), len(running))),
         optional_name(body, VERSION_FIELD),
         optional_instant(body, SINCE_FIELD),
+        read_names(body.get(TASKS_FIELD)),
     )
 
 

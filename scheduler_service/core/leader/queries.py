@@ -10,7 +10,8 @@ statistics   {"term", "since",
 limits       {"limits":
               [{"name", "in_flight", "waiting", "waiting_is_exact", "busiest_keys": [{"key", "in_flight", "waiting"}]}]}
 
-`core/leader/waits.py` answers `waiting` and `limit`. `progress` is in `core/leader/parts/progress.py`.
+`known_tasks` says what `tasks` is. `core/leader/waits.py` answers `waiting` and `limit`. `progress` is in
+`core/leader/parts/progress.py`.
 """
 
 from collections.abc import Mapping, Set
@@ -32,6 +33,7 @@ from scheduler_service.core.run_state import FINAL, WAITING, RunState
 
 _MOST_LISTED: Final = 1000
 _NEXT_LISTED: Final = 20
+_MOST_TASKS: Final = 5_000
 
 
 def answer(state: SchedulerState, query: Query, now: Instant) -> dict[str, Any]:
@@ -56,10 +58,13 @@ def answer(state: SchedulerState, query: Query, now: Instant) -> dict[str, Any]:
             return {"limit": named_limit(state, query.subject or "", now)}
         case "limits":
             return {"limits": limit_uses(state, now)}
+        case "tasks":
+            return known_tasks(state, now)
         case _:
             return {
                 "error": f"unknown query {query.what[:40]!r}; "
-                "ask run, progress, active_runs, job, statistics, waiting, limit, limits, distribution or metrics"
+                "ask run, progress, active_runs, job, statistics, waiting, limit, limits, "
+                "tasks, distribution or metrics"
             }
 
 
@@ -92,6 +97,14 @@ def worker_versions(state: SchedulerState, now: Instant) -> tuple[str, ...]:
     """The versions that living workers report, each once."""
     alive = (view.version for view in state.workers.by_name.values() if _alive(view, now))
     return tuple(sorted({version for version in alive if version is not None}))
+
+
+def known_tasks(state: SchedulerState, now: Instant) -> dict[str, Any]:
+    """The tasks that living workers know; `complete`: they know no other."""
+    said = [view.tasks for view in state.workers.by_name.values() if _alive(view, now)]
+    names = sorted({name for tasks in said if tasks is not None for name in tasks.names})
+    complete = bool(said) and all(tasks is not None and tasks.complete for tasks in said)
+    return {"tasks": names[:_MOST_TASKS], "complete": complete and len(names) <= _MOST_TASKS}
 
 
 def alive_workers(state: SchedulerState, now: Instant) -> int:
@@ -168,6 +181,7 @@ def _worker(view: WorkerView, now: Instant) -> dict[str, Any]:
         "running": list(view.running),
         PROTOCOL_FIELD: view.protocol,
         "version": view.version,
+        "tasks": None if view.tasks is None else len(view.tasks.names),
         "since": _text(view.since),
     }
 

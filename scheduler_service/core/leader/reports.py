@@ -219,6 +219,7 @@ def heartbeat(state: SchedulerState, step: Step, message: Heartbeat) -> None:
         recalls=message.recalls,
         version=message.version,
         since=message.since,
+        tasks=message.tasks or (None if before is None else before.tasks),
     )
     state.workers.seen(view)
     given_up.listed(state, step, message)

@@ -34,6 +34,7 @@ from itinerary.worker.heartbeat import Heartbeater, PendingSend
 from itinerary.worker.held import HeldRequests, started_at
 from itinerary.worker.hiding import learn_hidden_names
 from itinerary.worker.intake import Intake
+from itinerary.worker.known_tasks import KnownTasks
 from itinerary.worker.mixin import Claiming, delivery_of, give_claim, own_error
 from itinerary.worker.pool_registry import PoolRegistry
 from itinerary.worker.publish_signals import fire_at_claims
@@ -205,6 +206,7 @@ class Attachment:
         self._heartbeater = Heartbeater(self._connection, self._registry, self._worker, sender, self._received)
         self._registry.on_waiting = self._heartbeater.beat_soon
         self._heartbeater.watched = None if self._logs is None else self._logs.watched
+        self._heartbeater.known = KnownTasks(self._app, self._unclaimable).part
         if not self._compared:
             self._heartbeater.asks = partial(gets_runs, self._app, self._connection)
         if pool == _POOL_OF_PROCESSES:

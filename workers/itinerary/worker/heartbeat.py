@@ -93,6 +93,7 @@ class Heartbeater(threading.Thread):
         self._asked_at = time.monotonic() - _ASKED_EVERY + _ASKED_FIRST_AFTER
         self.asks: Callable[[], bool] = lambda: True
         self.watched: WatchedAttempts | None = None
+        self.known: Callable[[dict[str, Any], int], list[Any]] = lambda body, part: []
 
     def enqueue(self, pending: PendingSend) -> None:
         """Send this soon, repeatedly until Redis answers."""
@@ -226,7 +227,7 @@ class Heartbeater(threading.Thread):
         of = {} if farewell else self._registry.progress()
         slices = [batched(running, _IN_ONE_ENTRY), batched(received, _IN_ONE_ENTRY)]
         pairs = list(zip_longest(*slices, fillvalue=())) or [((), ())]
-        return [
+        lists = [
             entry(
                 "heartbeat",
                 clock(),
@@ -237,6 +238,7 @@ class Heartbeater(threading.Thread):
             )
             for n, (runs, waits) in enumerate(pairs)
         ]
+        return lists if farewell else [*lists, *self.known(body, len(lists))]
 
     def _listed(self) -> tuple[list[str], list[str]]:
         """The attempts (running, received): claimed ones are running; the others wait for their claim or their turn."""

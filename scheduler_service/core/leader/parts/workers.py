@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from itinerary.protocol.instants import SECOND, Duration, Instant
+from itinerary.protocol.task_names import TaskNames
 
 WORKER_ALIVE_FOR: Final = 15 * SECOND
 _FORGOTTEN_AFTER: Final = 600 * SECOND
@@ -14,7 +15,7 @@ _FAREWELL_FORGOTTEN_AFTER: Final = 60 * SECOND
 class WorkerView:
     """A worker process as of its last heartbeat; `left`: that was a farewell. `behind`: how far its clock lags ours.
 
-    `recalls`: it refuses recalled messages. `since`: when it started, by its own clock.
+    `recalls`: it refuses recalled messages. `since`: when it started, by its own clock. `tasks`: None until it said.
     """
 
     name: str
@@ -29,6 +30,7 @@ class WorkerView:
     recalls: bool = False
     version: str | None = None
     since: Instant | None = None
+    tasks: TaskNames | None = None
 
 
 @dataclass(slots=True)
