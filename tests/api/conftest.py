@@ -19,9 +19,10 @@ from scheduler_service.config.settings import Settings
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.lease import SqlLeaseStore
 from tests.support.answering_leader import AnsweringLeader
-from tests.support.command_line import COMMAND, Itinerary
+from tests.support.command_line import Itinerary
 from tests.support.limits import define
-from tests.support.processes import Child, free_port, project_env
+from tests.support.processes import free_port, project_env
+from tests.support.warm_command import ServiceChild
 
 OWN_ADDRESS = "http://127.0.0.1"
 
@@ -108,7 +109,7 @@ def itinerary(
         ITINERARY_REDIS_URL=_session_redis, ITINERARY_DATA_DIR=str(folder), ITINERARY_API_PORT=str(free_port()),
         TZ="Europe/Berlin",
     )  # fmt: skip
-    with Child([*COMMAND, "api"], env=env) as api:
+    with ServiceChild("api", env=env) as api:
         api.wait_for_line("api starting", 30)
         yield Itinerary(env)
         assert api.running, api.output

@@ -15,9 +15,10 @@ from scheduler_service.core.sessions import SignedIn
 from scheduler_service.sql.database import Database, host_now
 from scheduler_service.sql.sessions import SqlSessionStore
 from tests.api.test_auth import bearer, guarded_settings, token_line
-from tests.support.command_line import COMMAND, Itinerary
-from tests.support.processes import Child, free_port, project_env
+from tests.support.command_line import Itinerary
+from tests.support.processes import free_port, project_env
 from tests.support.signing_in import ask, sign_in, wanted_page
+from tests.support.warm_command import ServiceChild
 
 DAY = 24 * 3600 * 1_000_000
 
@@ -115,7 +116,7 @@ def test_the_command_line_shows_and_ends_both(sqlite_url: str, redis_url: str, s
     store = SqlSessionStore(Database(sqlite_url, pool_size=1))
     who, by = SignedIn("grant", "jane", "1"), AuditedChange("jane", "viewer", "session.sign-in")
     session = store.begin(who, "a", "Firefox", "192.0.2.1", now, now + DAY, by=by)
-    with Child([*COMMAND, "api"], env=env) as api:
+    with ServiceChild("api", env=env) as api:
         api.wait_for_line("api starting", 30)
         itinerary = Itinerary(env)
         listed = itinerary.done("sessions", "list")

@@ -12,9 +12,10 @@ from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.stores import RunFilter
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.runs import SqlRunStore
-from tests.support.command_line import COMMAND, Itinerary
-from tests.support.processes import Child, free_port, project_env, wait_until
+from tests.support.command_line import Itinerary
+from tests.support.processes import free_port, project_env, wait_until
 from tests.support.store_bed import one_off
+from tests.support.warm_command import ServiceChild
 
 pytestmark = pytest.mark.slow  # whole processes
 LATER = "2999-01-01T00:00:00Z"
@@ -85,13 +86,13 @@ def test_an_operation_outlives_the_api_that_began_it(database_url: str, redis_ur
         runs = SqlRunStore(database)
         for first in range(0, 12_000, 3_000):
             runs.enqueue([one_off((4_000_000_000 + first + n) * SECOND, queue="many") for n in range(3_000)])
-        with Child([*COMMAND, "api"], env=env) as api, Client(address) as client:
+        with ServiceChild("api", env=env) as api, Client(address) as client:
             api.wait_for_line("api starting", 30)
             began = client.bulk_runs("cancel", queue="many")
             assert (began.state, began.total, began.total_is_exact) == ("running", 10_000, False)
             wait_until(lambda: client.bulk_operation(began.operation_id).seen >= 2_000, 30)
             api.kill()
-        with Child([*COMMAND, "api"], env=env) as api, Client(address) as client:
+        with ServiceChild("api", env=env) as api, Client(address) as client:
             api.wait_for_line("api starting", 30)
             wait_until(lambda: client.bulk_operation(began.operation_id).state == "done", 60, lambda: api.output)
             done = client.bulk_operation(began.operation_id)

@@ -5,10 +5,9 @@ import sys
 import tempfile
 from dataclasses import dataclass
 
-from tests.support.processes import REPOSITORY
-from tests.support.warm_command import is_like_any, warm_command
+from tests.support.warm_command import COMMAND_LINE, start_service
 
-COMMAND = [sys.executable, "-m", "scheduler_service.cli"]
+COMMAND = [sys.executable, "-m", COMMAND_LINE]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,34 +18,21 @@ class Itinerary:
 
     def __call__(self, *words: str, stdin: str | None = None, **env: str) -> subprocess.CompletedProcess[str]:
         """Run one command to its end."""
-        whole = {**self.env, **env}
-        if is_like_any(whole) and "--show-completion" not in words:  # the shell is found among the parents
-            return _warm(words, whole, stdin)
-        return subprocess.run(
-            [*COMMAND, *words],
-            env=whole,
-            cwd=REPOSITORY,
-            input=stdin,
-            stdin=None if stdin is not None else subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+            given.write((stdin or "").encode())
+            given.seek(0)
+            process = start_service(words, {**self.env, **env}, given.fileno(), out.fileno(), errors.fileno())
+            try:
+                status = process.wait(60)
+            finally:
+                process.kill()
+                process.wait()
+            out.seek(0)
+            errors.seek(0)
+            return subprocess.CompletedProcess([*COMMAND, *words], status, out.read().decode(), errors.read().decode())
 
     def done(self, *words: str, **env: str) -> str:
         """Its standard output; it must end with status 0 and say nothing on stderr."""
         ended = self(*words, **env)
         assert (ended.returncode, ended.stderr) == (0, ""), ended.stderr
         return ended.stdout
-
-
-def _warm(words: tuple[str, ...], env: dict[str, str], stdin: str | None) -> subprocess.CompletedProcess[str]:
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
-        given.write((stdin or "").encode())
-        given.seek(0)
-        warm_command().start(words, env, given.fileno(), out.fileno(), errors.fileno())
-        status = warm_command().wait()
-        out.seek(0)
-        errors.seek(0)
-        return subprocess.CompletedProcess([*COMMAND, *words], status, out.read().decode(), errors.read().decode())

@@ -3,7 +3,6 @@
 Leaders and API connect to PostgreSQL as roles with no more rights than the manual lists; the worker knows no database.
 """
 
-import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
@@ -15,6 +14,7 @@ from tests.support.processes import Child, free_port, project_env, wait_until
 from tests.support.redis_server import RedisServer
 from tests.support.roles import NAMES, narrow_roles
 from tests.support.sentinels import Sentinels
+from tests.support.warm_command import ServiceChild
 
 DATABASE_URL = "ITINERARY_DATABASE_URL"
 ALL = ("leader-1", "leader-2", "worker", "api")
@@ -56,7 +56,7 @@ class Deployment(AbstractContextManager["Deployment"]):
         env = {name: value for name, value in self.env.items() if name != DATABASE_URL}
         if words[0] in self._urls:
             env[DATABASE_URL] = self._urls[words[0]]
-        child = Child([sys.executable, "-m", "scheduler_service.cli", *words], env=env)
+        child = ServiceChild(*words, env=env)
         self.parts[part] = self._stack.enter_context(child)
         return child
 
@@ -101,7 +101,7 @@ class Deployment(AbstractContextManager["Deployment"]):
 
     def __enter__(self) -> Self:
         self._stack.enter_context(self.redis)
-        migrate = Child([sys.executable, "-m", "scheduler_service.cli", "migrate"], env=self.env)
+        migrate = ServiceChild("migrate", env=self.env)
         assert migrate.wait(30) == 0, migrate.output
         url = self.env[DATABASE_URL]
         is_sqlite = url.startswith("sqlite")

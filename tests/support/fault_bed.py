@@ -34,6 +34,7 @@ from scheduler_service.sql.lease import SqlLeaseStore
 from scheduler_service.sql.runs import SqlRunStore
 from tests.support.processes import Child, project_env, wait_until
 from tests.support.records import Truth, read_truth
+from tests.support.warm_command import ServiceChild
 
 TTL_SECONDS = 1.5
 LOST_SECONDS = 5
@@ -117,9 +118,12 @@ class FaultBed(AbstractContextManager["FaultBed"]):
         name = f"leader-{next(self._numbers)}"
         folder = self.folder / name
         folder.mkdir()
-        crashing = ["-m", "tests.support.crashing_leader", str(point), action, str(folder)]
-        words = ["-m", "scheduler_service.cli", "leader"] if point is None else crashing
-        started = LeaderProcess(self._start(name, words, **settings), folder, point)
+        env = self._env(**settings)
+        if point is None:
+            child = ServiceChild("leader", env=env)
+        else:
+            child = ServiceChild(point, action, str(folder), env=env, module="tests.support.crashing_leader")
+        started = LeaderProcess(self._keep(name, child), folder, point)
         self.leaders.append(started)
         return started
 
@@ -143,7 +147,8 @@ class FaultBed(AbstractContextManager["FaultBed"]):
     def worker(self, *, queues: str = "default", concurrency: int = 2, wait: bool = True, **settings: str) -> Child:
         """Start a worker of the faulty app, ready when this returns."""
         words = ["-m", "itinerary", "--app", "tests.e2e.faulty_app:app", "-c", str(concurrency), "-Q", queues]
-        child = self._start(f"worker-{next(self._numbers)}", words, **settings)
+        started = Child([sys.executable, *words], env=self._env(**settings))
+        child = self._keep(f"worker-{next(self._numbers)}", started)
         if wait:
             child.wait_for_line("ready.", 30)
         return child
@@ -266,11 +271,12 @@ class FaultBed(AbstractContextManager["FaultBed"]):
         """As a parameter of plain SQL."""
         return at if self.database.dialect == "sqlite" else to_datetime(at)
 
-    def _start(self, name: str, words: list[str], **settings: str) -> Child:
+    def _env(self, **settings: str) -> dict[str, str]:
         own = {"ITINERARY_DATABASE_URL": self.database_url, "ITINERARY_REDIS_URL": self.redis_url}
-        env = project_env(**{**SETTINGS, **own, "RECORD_FILE": str(self.record), **self._settings, **settings})
-        child = self._stack.enter_context(Child([sys.executable, *words], env=env))
-        self.children[name] = child
+        return project_env(**{**SETTINGS, **own, "RECORD_FILE": str(self.record), **self._settings, **settings})
+
+    def _keep(self, name: str, child: Child) -> Child:
+        self.children[name] = self._stack.enter_context(child)
         return child
 
     def __enter__(self) -> Self:

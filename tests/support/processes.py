@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import IO, Protocol, Self, TypeVar
 
 from scheduler_service.runtime.children import tethered
 
@@ -86,6 +86,21 @@ def project_env(**settings: str) -> dict[str, str]:
     return env | settings
 
 
+class Process(Protocol):
+    """What a Child uses of a process of `subprocess`."""
+
+    pid: int
+    stdout: IO[str] | None
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def send_signal(self, number: int, /) -> None: ...
+
+    def kill(self) -> None: ...
+
+
 class Child(AbstractContextManager["Child"]):
     """A real child process in its own group, with its output kept in `lines`; ended with the `with` block."""
 
@@ -100,7 +115,14 @@ class Child(AbstractContextManager["Child"]):
     ) -> None:
         self.argv = list(argv)
         self.lines: list[str] = []
-        self._popen = subprocess.Popen(
+        self._process = self._launch(env, cwd, death_signal, user)
+        self._reader = threading.Thread(target=self._read, daemon=True, name=f"output of {self.pid}")
+        self._reader.start()
+
+    def _launch(
+        self, env: Mapping[str, str] | None, cwd: Path | str, death_signal: signal.Signals, user: str | None
+    ) -> Process:
+        return subprocess.Popen(
             tethered(self.argv, death_signal, user),
             env=None if env is None else dict(env),
             cwd=cwd,
@@ -111,21 +133,19 @@ class Child(AbstractContextManager["Child"]):
             text=True,
             errors="replace",
         )
-        self._reader = threading.Thread(target=self._read, daemon=True, name=f"output of {self.pid}")
-        self._reader.start()
 
     def _read(self) -> None:
-        assert self._popen.stdout is not None
-        with self._popen.stdout as stream:
+        assert self._process.stdout is not None
+        with self._process.stdout as stream:
             self.lines.extend(iter(stream.readline, ""))
 
     @property
     def pid(self) -> int:
-        return self._popen.pid
+        return self._process.pid
 
     @property
     def running(self) -> bool:
-        return self._popen.poll() is None
+        return self._process.poll() is None
 
     @property
     def output(self) -> str:
@@ -134,7 +154,7 @@ class Child(AbstractContextManager["Child"]):
     def wait(self, timeout: float = 10) -> int:
         """The exit status once it has ended by itself; AssertionError with its output after `timeout`."""
         try:
-            status = self._popen.wait(timeout)
+            status = self._process.wait(timeout)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self.argv} still runs after {timeout:g} s:\n{self.output}") from None
         self._reader.join(5)
@@ -154,7 +174,7 @@ class Child(AbstractContextManager["Child"]):
 
     def signal(self, number: signal.Signals) -> None:
         """Send `number` to the process alone, if it still runs."""
-        self._popen.send_signal(number)
+        self._process.send_signal(number)
 
     def stop(self, timeout: float = 10) -> int:
         """SIGTERM, then its exit status; killed and reported when that takes longer than `timeout`."""
@@ -169,13 +189,13 @@ class Child(AbstractContextManager["Child"]):
         """SIGKILL to it and its whole group, reaped."""
         with suppress(ProcessLookupError):  # the group ended by itself
             os.killpg(self.pid, signal.SIGKILL)
-        self._popen.wait()
+        self._process.wait()
         self._reader.join(5)
 
     def kill_alone(self) -> None:
         """SIGKILL to the process itself, not its group: what an out-of-memory killer does."""
-        self._popen.kill()
-        self._popen.wait()
+        self._process.kill()
+        self._process.wait()
 
     def __enter__(self) -> Self:
         return self

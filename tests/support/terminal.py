@@ -10,7 +10,7 @@ from struct import pack
 from termios import TIOCSWINSZ
 from typing import Final
 
-from tests.support.warm_command import warm_command
+from tests.support.warm_command import start_service
 
 _ROWS: Final = 40
 
@@ -29,7 +29,7 @@ def on_a_terminal(env: Mapping[str, str], *words: str, columns: int = 80, typed:
     ioctl(theirs, TIOCSWINSZ, pack("HHHH", _ROWS, columns, 0, 0))
     environment = {**env, "TERM": "xterm", "NO_COLOR": "1"}
     environment.pop("COLUMNS", None)
-    warm_command().start(words, environment, theirs, theirs, theirs)
+    process = start_service(words, environment, theirs, theirs, theirs)
     os.close(theirs)
     os.write(ours, typed.encode())
     parts: list[bytes] = []
@@ -37,4 +37,4 @@ def on_a_terminal(env: Mapping[str, str], *words: str, columns: int = 80, typed:
         while part := os.read(ours, 1 << 16):
             parts.append(part)
     os.close(ours)
-    return Seen(b"".join(parts).decode().replace("\r\n", "\n"), warm_command().wait(30))
+    return Seen(b"".join(parts).decode().replace("\r\n", "\n"), process.wait(30))

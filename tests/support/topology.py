@@ -2,7 +2,6 @@
 
 import re
 import signal
-import sys
 import threading
 import time
 import urllib.request
@@ -16,6 +15,7 @@ from itinerary.client.sync import ApiError, Client, NoAnswer
 from tests.support.command_line import Itinerary
 from tests.support.processes import Child, free_port, project_env, wait_until
 from tests.support.redis_server import RedisServer
+from tests.support.warm_command import ServiceChild
 
 CLEAN_STOP = 25.0
 
@@ -46,7 +46,7 @@ class Topology(AbstractContextManager["Topology"]):
         port = self._ports.setdefault(name, free_port())
         words = {"worker": ["worker", "-c", "2", "--app", self._app], "api": ["api", "--port", str(port)]}
         env = self._env | ({"ITINERARY_METRICS_PORT": str(port)} if kind == "leader" else {})
-        child = Child([sys.executable, "-m", "scheduler_service.cli", *words.get(kind, [kind])], env=env)
+        child = ServiceChild(*words.get(kind, [kind]), env=env)
         self.parts[name] = self._stack.enter_context(child)
 
     def stop(self, *names: str) -> None:

@@ -1,6 +1,7 @@
-"""The command line as a process of its own that need not import first: a fork of one that has imported it.
+"""`python -m MODULE` as a process of its own that need not import first: a fork of one that has imported the service.
 
-Half a second of each start is imports. What a start itself does (encodings, options of Python) is not tested this way.
+Half of what a command or a leader uses until it does something is imports. What a start itself does (encodings, options
+of Python) is not tested this way. Linux only: the tests adopt the fork of a fork as their own child.
 """
 
 import atexit
@@ -8,22 +9,71 @@ import ctypes
 import gc
 import json
 import os
+import runpy
+import selectors
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
+from typing import IO
 
 from scheduler_service.runtime.children import tethered
-from tests.support.processes import REPOSITORY, project_env
+from tests.support.processes import REPOSITORY, Child, Process, project_env
 
+COMMAND_LINE = "scheduler_service.cli"
 _MOST = 1 << 20
+_DEATH_SIGNAL = 1
+_ADOPTS = 36
 
 
-class WarmCommand:
-    """The process that forks; one command at a time."""
+class Forked:
+    """A child of this process that another process forked; to be used like one of `subprocess`."""
+
+    def __init__(self, pid: int, stdout: IO[str] | None = None) -> None:
+        self.pid, self.stdout = pid, stdout
+        self._status: int | None = None
+        self._one = threading.Lock()
+        self._ended = os.pidfd_open(pid)
+
+    def poll(self) -> int | None:
+        """Its exit status, once it has ended."""
+        with self._one:
+            if self._status is None:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+                if pid:
+                    self._status = os.waitstatus_to_exitcode(status)
+                    os.close(self._ended)
+            return self._status
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit status; subprocess.TimeoutExpired if it takes longer."""
+        if self.poll() is None:
+            with selectors.PollSelector() as selector:
+                selector.register(self._ended, selectors.EVENT_READ)
+                selector.select(timeout)
+        status = self.poll()
+        if status is None:
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+        return status
+
+    def send_signal(self, number: int) -> None:
+        """Send `number`, if it still runs."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Send SIGKILL, if it still runs."""
+        self.send_signal(signal.SIGKILL)
+
+
+class WarmService:
+    """The process that has imported the service, and forks."""
 
     def __init__(self) -> None:
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -33,69 +83,115 @@ class WarmCommand:
             pass_fds=[theirs.fileno()],
         )  # fmt: skip
         theirs.close()
+        self._turn = threading.Lock()
         atexit.register(self.close)
 
-    def start(self, words: Sequence[str], env: Mapping[str, str], stdin: int, stdout: int, stderr: int) -> None:
-        """Start one command with these descriptors; `wait` tells how it ended."""
-        asked = json.dumps([list(words), dict(env)]).encode()
-        self._line.settimeout(30)
-        socket.send_fds(self._line, [asked], [stdin, stdout, stderr])
-
-    def wait(self, timeout: float = 60) -> int:
-        """The exit status of what was started, as subprocess counts; killed after `timeout`."""
-        self._line.settimeout(timeout)
-        pid = int(self._line.recv(64))
-        try:
-            return int(self._line.recv(64))
-        except TimeoutError:
-            os.kill(pid, signal.SIGKILL)
-            self._line.settimeout(10)
-            self._line.recv(64)
-            raise AssertionError(f"the command still ran after {timeout:g} s") from None
+    def start(self, module: str, words: Sequence[str], env: Mapping[str, str], *streams: int) -> int:
+        """Start `python -m module words` with these three streams as the leader of a session; its pid."""
+        asked = json.dumps([module, list(words), dict(env), os.getpid()]).encode()
+        with self._turn, _adopting():
+            try:
+                socket.send_fds(self._line, [asked], streams)
+                pid = int(self._line.recv(64))
+                self._line.recv(64)  # the process between is gone
+            except BaseException:  # such as the end of the test's time: its answer is not for the next who asks
+                warm_service.cache_clear()
+                self.close()
+                raise
+        return pid
 
     def close(self) -> None:
         """End it."""
         self._line.close()
-        self._process.wait(10)
+        self._process.kill()
+        self._process.wait()
 
 
 @cache
-def warm_command() -> WarmCommand:
+def warm_service() -> WarmService:
     """The one of this test process, started when first asked for."""
-    return WarmCommand()
+    return WarmService()
+
+
+class ServiceChild(Child):
+    """A Child that runs `python -m scheduler_service.cli WORDS`, or another module of ours that uses the service."""
+
+    def __init__(self, *words: str, env: Mapping[str, str], module: str = COMMAND_LINE) -> None:
+        self._module, self._words = module, words
+        super().__init__([sys.executable, "-m", module, *words], env=env)
+
+    def _launch(
+        self, env: Mapping[str, str] | None, cwd: Path | str, death_signal: signal.Signals, user: str | None
+    ) -> Process:
+        if env is None or not is_like_any(env):
+            return super()._launch(env, cwd, death_signal, user)
+        read, write = os.pipe()
+        stdout = open(read, encoding="utf-8", errors="replace")  # noqa: SIM115 - its reader closes it
+        with open(os.devnull) as nothing, open(write, "wb"):
+            return Forked(warm_service().start(self._module, self._words, env, nothing.fileno(), write, write), stdout)
 
 
 def is_like_any(env: Mapping[str, str]) -> bool:
-    """Whether nothing in this environment changes how Python itself starts."""
-    decisive = ("PYTHON", "LC_", "LANG")
-    return {name: value for name, value in env.items() if name.startswith(decisive)} == {
+    """Whether a fork can do: nothing in this environment decides while Python starts and imports."""
+    decisive = ("PYTHON", "LC_", "LANG", "OTEL_")
+    return sys.platform == "linux" and {name: value for name, value in env.items() if name.startswith(decisive)} == {
         name: value for name, value in project_env().items() if name.startswith(decisive)
     }
 
 
-def _serve(line: socket.socket) -> None:
-    """Fork for each command, until the other end is closed; returns in the forks alone, as the command itself."""
+def start_service(words: Sequence[str], env: Mapping[str, str], *streams: int) -> Process:
+    """Start the command line with these three streams."""
+    if is_like_any(env) and "--show-completion" not in words:  # the shell is found among the parents
+        return Forked(warm_service().start(COMMAND_LINE, words, env, *streams))
+    stdin, stdout, stderr = streams
+    argv = [sys.executable, "-m", COMMAND_LINE, *words]
+    return subprocess.Popen(argv, env=dict(env), cwd=REPOSITORY, stdin=stdin, stdout=stdout, stderr=stderr)
+
+
+@contextmanager
+def _adopting() -> Iterator[None]:
+    """What is forked further down becomes a child of this process once the one between has ended."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(_ADOPTS, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        libc.prctl(_ADOPTS, 0, 0, 0, 0)
+
+
+def _serve(line: socket.socket) -> tuple[str, list[str]]:
+    """Fork for each request, until the other end is closed; returns in the forks alone, with what they are to run."""
     while True:
         asked, descriptors, _, _ = socket.recv_fds(line, _MOST, 3)
         if not asked:
             os._exit(0)
-        words, env = json.loads(asked)
-        pid = os.fork()
-        if pid == 0:
+        between = os.fork()
+        if between == 0:
+            between = os.getpid()
+            pid = os.fork()
+            if pid:
+                line.send(str(pid).encode())
+                os._exit(0)
             line.close()
-            _become(words, env, descriptors)
-            return
+            module, words, env, tests = json.loads(asked)
+            _become(env, descriptors, between, tests)
+            return module, words
         for descriptor in descriptors:
             os.close(descriptor)
-        line.send(str(pid).encode())
-        line.send(str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
+        os.waitpid(between, 0)
+        line.send(b"adopted")
 
 
-def _become(words: list[str], env: dict[str, str], descriptors: list[int]) -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # it dies with the one that forked it
+def _become(env: dict[str, str], descriptors: list[int], between: int, tests: int) -> None:
+    while os.getppid() == between:
+        time.sleep(0.0005)
+    ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)  # it dies with the process of the tests
+    if os.getppid() != tests:
+        os._exit(1)
+    os.setsid()
     for place, descriptor in enumerate(descriptors):
         os.dup2(descriptor, place)
+    for descriptor in descriptors:
         os.close(descriptor)
     sys.stdin = open(0, encoding=sys.stdin.encoding, closefd=False)  # noqa: SIM115 - as Python opens them itself
     sys.stdout = open(1, "w", encoding=sys.stdout.encoding, closefd=False)  # noqa: SIM115
@@ -103,11 +199,10 @@ def _become(words: list[str], env: dict[str, str], descriptors: list[int]) -> No
     os.environ.clear()
     os.environ.update(env)
     time.tzset()
-    sys.argv[1:] = words
 
 
-def _as_main() -> None:
-    """Run the command, then end without what Python does last: to take all modules apart would copy them first."""
+def _run(module: str, words: list[str]) -> None:
+    """Run the module, then end without what Python does last: to take all modules apart would copy them first."""
     status = 1
 
     def end() -> None:
@@ -116,8 +211,10 @@ def _as_main() -> None:
         os._exit(status)
 
     atexit.register(end)
+    sys.argv[1:] = words
     try:
-        main()
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        status = 0
     except SystemExit as ended:
         status = ended.code if isinstance(ended.code, int) else int(bool(ended.code))
         raise
@@ -127,11 +224,11 @@ if __name__ == "__main__":
     from itinerary.client.sync import Client
     from scheduler_service.api.http import serve  # noqa: F401
     from scheduler_service.bootstrap import parts  # noqa: F401
-    from scheduler_service.cli import doctor, main, output, program  # noqa: F401
+    from scheduler_service.cli import doctor, output, program  # noqa: F401
     from scheduler_service.jobs_as_code import reading, writing  # noqa: F401
     from scheduler_service.migrating import beat_moving  # noqa: F401
+    from tests.support import crash_points  # noqa: F401
 
     Client("http://127.0.0.1:9").close()  # what it imports when it is made
     gc.freeze()
-    _serve(socket.socket(fileno=int(sys.argv[1])))
-    _as_main()
+    _run(*_serve(socket.socket(fileno=int(sys.argv[1]))))
