@@ -11,6 +11,8 @@ from zoneinfo import ZoneInfo
 
 from scheduler_service.core.schedules.zones import zone as load_zone
 
+_MINUTE = timedelta(minutes=1)
+
 
 @dataclass(frozen=True)
 class Meaning:
@@ -53,7 +55,9 @@ def _watched(meaning: Meaning, info: ZoneInfo, start: int, end: int) -> Iterator
         repeated = reached is not None and wall < reached
         if minute + 60 > start and meaning.names(wall) and _counts(meaning, info, minute, repeated):
             yield from _within_minute(meaning, minute, start, end)
-        reached = max(reached or wall, wall + timedelta(minutes=1))
+        ahead = wall + _MINUTE
+        if reached is None or ahead > reached:
+            reached = ahead
 
 
 def _within_minute(meaning: Meaning, minute: int, start: int, end: int) -> Iterator[int]:

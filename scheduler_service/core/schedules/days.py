@@ -17,6 +17,8 @@ CYCLE_YEARS: Final = 400
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 SUNDAY, SATURDAY = 0, 6
+_FIRST_YEAR: Final = 1970
+_YEARS: Final = 130
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +125,14 @@ class DayPattern:
 
     def _in_years(self, years: Ints) -> Flags:
         assert self.years is not None
-        known = (years >= 1970) & (years <= 2099)
-        bits = [y for y in range(130) if self.years >> y & 1]
-        return known & np.isin(years - 1970, bits)
+        meant: Flags = _years(self.years)[np.clip(years - _FIRST_YEAR, -1, _YEARS)]
+        return meant
+
+
+@lru_cache(maxsize=256)
+def _years(mask: int) -> Flags:
+    """Return for each year from 1970 on whether it is meant; the last entry, also -1, is for all others."""
+    return np.array([bool(mask >> year & 1) for year in range(_YEARS)] + [False])
 
 
 def _set_bits(mask: int) -> list[int]:

@@ -1,6 +1,6 @@
 """The vectorised engines against the plain model, and against croniter where both agree by rule."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from random import Random
@@ -60,6 +60,32 @@ def _window(dice: Random, near_jumps: float) -> Window:
     return name, micros, micros + length
 
 
+class _NotCompared(Exception):
+    """Model and product, or croniter, need not agree here."""
+
+
+def _hold_many(number: int, hold: Callable[[Case], None], near_jumps: float, dialects: Sequence[str | None]) -> None:
+    """Hold so many new random cases: hypothesis could make none of them smaller, and takes an eighth of the time."""
+    dice, held = Random(), 0
+    while held < number:
+        case = case_of(dice.randrange(2**60), near_jumps, dice.choice(dialects))
+        try:
+            hold(case)
+            held += 1
+        except _NotCompared:
+            pass
+        except Exception as exc:
+            exc.add_note(f"{near_jumps=}: {case}")
+            raise
+
+
+def _hold_or_assume(hold: Callable[[Case], None], case: Case) -> None:
+    try:
+        hold(case)
+    except _NotCompared:
+        assume(False)
+
+
 def _parsed(line: Line, zone: str, gap: str, fold: str) -> Schedule:
     spec = {"kind": "cron", "expr": line.text, "timezone": zone, "dst_gap": gap, "dst_fold": fold}
     if line.dialect is not None:
@@ -67,14 +93,16 @@ def _parsed(line: Line, zone: str, gap: str, fold: str) -> Schedule:
     try:
         return parse_schedule(spec, job_id="", created_at=0).schedule
     except BadValue as refused:
-        assume("never happens" not in str(refused))
+        if "never happens" in str(refused):
+            raise _NotCompared from None
         raise
 
 
 def _hold_against_the_model(case: Case) -> None:
     zone, start, end = case.window
     # Liberia kept a clock 44 min 30 s behind until 1972: told second by second elsewhere.
-    assume(zone != "Africa/Monrovia" or start > 3 * YEAR * SECOND)
+    if zone == "Africa/Monrovia" and start <= 3 * YEAR * SECOND:
+        raise _NotCompared
     schedule = _parsed(case.line, zone, case.gap, case.fold)
     meaning = replace(case.line.meaning, gap=case.gap, fold=case.fold)
     expected = [s * SECOND for s in fires(meaning, zone, -(-start // SECOND), -(-end // SECOND))]
@@ -102,35 +130,35 @@ def test_the_random_cases_fire_and_meet_the_jumps_often_enough_to_show_anything(
 @settings(RELAXED, max_examples=200)
 @given(cases())
 def test_every_engine_fires_when_the_plain_model_does(case: Case) -> None:
-    _hold_against_the_model(case)
+    _hold_or_assume(_hold_against_the_model, case)
 
 
 @settings(RELAXED, max_examples=60)
 @given(cases(dialects=DIALECTS))
 def test_a_line_of_quartz_or_spring_fires_when_it_does_there(case: Case) -> None:
-    _hold_against_the_model(case)
+    _hold_or_assume(_hold_against_the_model, case)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@settings(RELAXED, max_examples=20_000)
-@given(cases(dialects=(None, None, *DIALECTS)))
-def test_every_engine_fires_when_the_plain_model_does_twenty_thousand_times(case: Case) -> None:
-    _hold_against_the_model(case)
+def test_every_engine_fires_when_the_plain_model_does_twenty_thousand_times() -> None:
+    _hold_many(20_000, _hold_against_the_model, 0.9, (None, None, *DIALECTS))
 
 
 def _hold_against_croniter(case: Case) -> None:
     (zone, start, _), line = case.window, case.line
-    assume(line.plain and "LW" not in line.text)
+    if not line.plain or "LW" in line.text:
+        raise _NotCompared
     schedule = _parsed(line, zone, "next_valid", "first")
     ours: list[Instant] = []
     for _ in range(3):
         found = next_after(schedule, ours[-1] if ours else start)
-        assume(found is not None)
-        assert found is not None
+        if found is None:
+            raise _NotCompared
         ours.append(found)
     # By rule both agree only while the zone's clocks do not jump.
-    assume(not changes_between(zone, start // SECOND - 2 * 86_400, ours[-1] // SECOND + 2 * 86_400))
+    if changes_between(zone, start // SECOND - 2 * 86_400, ours[-1] // SECOND + 2 * 86_400):
+        raise _NotCompared
     begin = datetime.fromtimestamp(start // SECOND, UTC).astimezone(load_zone(zone))
     theirs = croniter(line.text, begin)
     assert ours == [from_datetime(theirs.get_next(datetime).astimezone(UTC)) for _ in range(3)]
@@ -139,11 +167,9 @@ def _hold_against_croniter(case: Case) -> None:
 @settings(RELAXED, max_examples=150)
 @given(cases(near_jumps=0))
 def test_the_next_runs_are_those_of_croniter_where_no_clock_jumps(case: Case) -> None:
-    _hold_against_croniter(case)
+    _hold_or_assume(_hold_against_croniter, case)
 
 
 @pytest.mark.slow
-@settings(RELAXED, max_examples=2_000)
-@given(cases(near_jumps=0))
-def test_the_next_runs_are_those_of_croniter_two_thousand_times(case: Case) -> None:
-    _hold_against_croniter(case)
+def test_the_next_runs_are_those_of_croniter_two_thousand_times() -> None:
+    _hold_many(2_000, _hold_against_croniter, 0, (None,))
