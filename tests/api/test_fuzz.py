@@ -1,5 +1,7 @@
 """Schemathesis over the whole document: no server error, no undocumented answer. Bounded to about a minute."""
 
+import json
+from functools import cache
 from typing import Any
 
 import pytest
@@ -36,6 +38,12 @@ WITH_BODY = [(path, method) for path, method in EACH if method in ("put", "patch
 )]  # fmt: skip
 
 
+@cache
+def _schema(document: str) -> Any:
+    """The document as schemathesis reads it, once for all tests: it keeps what it has built for each shape."""
+    return schemathesis.openapi.from_dict(json.loads(document))
+
+
 @pytest.mark.parametrize(
     ("path", "method", "mode"),
     [(*call, GenerationMode.POSITIVE) for call in EACH] + [(*call, GenerationMode.NEGATIVE) for call in WITH_BODY],
@@ -44,7 +52,7 @@ def test_no_request_is_answered_otherwise_than_documented(
     api: TestClient, job: dict[str, Any], leader: AnsweringLeader, path: str, method: str, mode: GenerationMode
 ) -> None:
     api.post("/api/v1/jobs", json={**job, "job_id": "0"})
-    schema = schemathesis.openapi.from_dict(api.get("/openapi.json").json())
+    schema = _schema(api.get("/openapi.json").text)
 
     @BOUNDED
     @given(case=schema[path][method.upper()].as_strategy(generation_mode=mode))
