@@ -28,7 +28,8 @@ def test_each_method_of_the_client_is_there_with_the_same_arguments() -> None:
         is_async = inspect.isasyncgenfunction if name in ITERATING else inspect.iscoroutinefunction
         assert is_async(ours), name
         assert inspect.signature(ours) == inspect.signature(theirs), name
-        assert name in OF_ITS_OWN or inspect.unwrap(ours) is theirs, name
+        if name not in OF_ITS_OWN:
+            assert inspect.unwrap(ours, stop=lambda call, theirs=theirs: call is theirs) is theirs, name
     ours, theirs = (dict(inspect.signature(client).parameters) for client in (AsyncClient, Client))
     del ours["at_once"]
     assert ours == theirs

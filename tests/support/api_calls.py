@@ -43,6 +43,8 @@ CALLS: Final = {
     "/api/v1/zones/diff": {"post"},
     "/api/v1/sessions": {"get"},
     "/api/v1/sessions/{session_id}": {"delete"},
+    "/api/v1/views": {"get"},
+    "/api/v1/views/{view}": {"get", "put", "delete"},
     "/api/v1/share-links": {"get", "post"},
     "/api/v1/share-links/{link_id}": {"delete"},
     "/api/v1/freezes": {"get", "post"},

@@ -45,7 +45,7 @@ NAVIGATION: Final = (
         "Records",
         (
             ("/bulk", "Bulk"),
-            ("/views", "Views"),
+            ("/views", "Saved views"),
             ("/explain", "Explain"),
             ("/monitors", "Monitors"),
             ("/audit", "Audit"),
