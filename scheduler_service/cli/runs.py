@@ -25,6 +25,10 @@ _SHOWN: Final = 200
 runs = typer.Typer(help="Runs: past, present and coming.", no_args_is_help=True)
 
 RunId = Annotated[str, typer.Argument(help="The run's id.", show_default=False)]
+Sort = Annotated[
+    str | None,
+    typer.Option(help="scheduled_at, due_at, started_at, finished_at or duration; -duration: the longest first."),
+]
 Limit = Annotated[int, typer.Option(help="How many.", min=1, max=1000)]
 All = Annotated[bool, typer.Option("--all", help="All of them, page by page.")]
 
@@ -32,19 +36,20 @@ All = Annotated[bool, typer.Option("--all", help="All of them, page by page.")]
 @runs.command("list")
 @with_options(RUN_FILTERS)
 def list_runs(
-    limit: Limit = 30, everything: All = False, as_json: Json = False, output: Output = Form.TABLE, **given: Any
-) -> None:
-    """List runs, newest first; with the error of those that failed."""
+    sort: Sort = None, limit: Limit = 30, everything: All = False, as_json: Json = False, output: Output = Form.TABLE,
+    **given: Any,
+) -> None:  # fmt: skip
+    """List runs, newest first or in another order; with the error of those that failed."""
     from scheduler_service.cli.output import print_json, print_more
 
     filters, job = run_filters(given), given["job"]
     with open_client() as client:
         if everything:
-            found = client.all_runs(**filters)
+            found = client.all_runs(**filters, sort=sort)
             page: Any = {"items": list(counted(found, "reading runs")), "next_cursor": None}
         else:
             total = None if as_json or output is Form.JSON else True
-            page = client.runs(limit=limit, total=total, **filters)
+            page = client.runs(limit=limit, total=total, sort=sort, **filters)
         if job is not None and not page["items"] and not client.runs(job_id=job, limit=1)["items"]:
             client.job(job)  # the API reports an unknown id
     if as_json or output is Form.JSON:

@@ -1,12 +1,14 @@
-"""Lists of jobs and runs: their pages, and the filters that REST, pages and bulk operations share. Values only."""
+"""Lists of jobs and runs: pages, orders, and the filters that REST, pages and bulk operations share. Values only."""
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from enum import StrEnum
+from typing import Final, Generic, TypeVar
 
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.run_state import RunState
 
 T = TypeVar("T")
+S = TypeVar("S", bound=StrEnum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +17,32 @@ class Page(Generic[T]):
 
     items: list[T]
     next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Order(Generic[S]):
+    """The order of a list; rows that are equal follow their ids, those without a value come last."""
+
+    by: S
+    descending: bool = False
+
+    @property
+    def text(self) -> str:
+        """The order in addresses and cursors."""
+        return f"-{self.by}" if self.descending else self.by.value
+
+
+class RunSort(StrEnum):
+    """The values that sort runs; a duration is that of the last attempt, once it is over."""
+
+    SCHEDULED_AT = "scheduled_at"
+    DUE_AT = "due_at"
+    STARTED_AT = "started_at"
+    FINISHED_AT = "finished_at"
+    DURATION = "duration"
+
+
+NEWEST_FIRST: Final = Order(RunSort.SCHEDULED_AT, descending=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from scheduler_service.core.model import (
     NewRun,
     Run,
 )
+from scheduler_service.ports.lists import NEWEST_FIRST, Order, RunSort
 from scheduler_service.ports.lists import JobFilter as JobFilter
 from scheduler_service.ports.lists import Page as Page
 from scheduler_service.ports.lists import RunFilter as RunFilter
@@ -218,8 +219,14 @@ class RunStore(Protocol):
     def get(self, run_id: str) -> Run:
         """The whole record with its attempts; NotFound."""
 
-    def list(self, wanted: RunFilter, limit: int, cursor: str | None) -> Page[Run]:
-        """Newest first by scheduled_at, then id; without attempts."""
+    def list(
+        self, wanted: RunFilter, limit: int, cursor: str | None, order: Order[RunSort] = NEWEST_FIRST
+    ) -> Page[Run]:
+        """Runs without their attempts, newest first unless another order is asked for.
+
+        Only `scheduled_at` sorts all of them. Other orders sort a bounded number of the newest, then of those before:
+        a page may have fewer than asked for.
+        """
 
     def request_cancel(self, run_id: str, *, by: AuditedChange | None = None) -> Run:
         """Cancel the run, or request its cancellation.

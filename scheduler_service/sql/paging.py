@@ -34,10 +34,15 @@ def read_cursor(text: str, *kinds: type) -> list[Any]:
     try:
         key = json.loads(urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4)))
     except (binascii.Error, ValueError) as error:
-        raise BadValue("cursor", text, "give the next_cursor of the page before") from error
+        raise no_cursor(text) from error
     if not isinstance(key, list) or [type(part) for part in key] != list(kinds) or not all(map(_can_be, key)):
-        raise BadValue("cursor", text, "give the next_cursor of the page before")
+        raise no_cursor(text)
     return key
+
+
+def no_cursor(text: str) -> BadValue:
+    """The error for a text that no page of this list gave."""
+    return BadValue("cursor", text, "give the next_cursor of the page before")
 
 
 def _can_be(part: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Pages of runs, newest first, for lists and for bulk operations.
+"""Pages of runs by their time, for lists and for bulk operations.
 
 Promises a keyset: pages neither repeat nor miss a run that matches throughout. Each index state is found by its index,
 and a page reads at most SCANNED rows of it, whatever the filter.
@@ -6,54 +6,97 @@ and a page reads at most SCANNED rows of it, whatever the filter.
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, func, literal, select, union_all
 from sqlalchemy import tuple_ as row_of
 
-from scheduler_service.ports.lists import Page, RunFilter
+from itinerary.protocol.errors import BadValue
+from scheduler_service.core.run_state import ACTIVE, WAITING, RunState
+from scheduler_service.ports.lists import NEWEST_FIRST, Order, Page, RunFilter, RunSort
 from scheduler_service.sql.column_types import InstantColumn
 from scheduler_service.sql.database import PLANNED_EACH_TIME
 from scheduler_service.sql.holding_text import holds
 from scheduler_service.sql.paging import page_of, read_cursor, write_cursor
-from scheduler_service.sql.tables import in_states, runs
+from scheduler_service.sql.tables import IS_TRACKED, has_index_state, in_states, runs
 
 SCANNED: Final = 10_000
+KEY: Final = row_of(runs.c.scheduled_at, runs.c.id)
 _EACH: Final = {PLANNED_EACH_TIME: True}
+_BY_QUEUE: Final = (runs.c.standing, runs.c.queue, runs.c.priority, runs.c.due_at, runs.c.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """A filter, and the states that are judged in rows that were read, since no index would find them in time."""
+
+    wanted: RunFilter
+    judged: tuple[RunState, ...] = ()
+
+    @property
+    def scans(self) -> bool:
+        """Whether rows must be read to be judged."""
+        return self.wanted.scans or bool(self.judged)
+
+    def judging(self, columns: Any) -> list[ColumnElement[bool]]:
+        """The conditions that no index serves, on these columns."""
+        in_state = [columns.state.in_([state.value for state in self.judged])] if self.judged else []
+        return [*judging(self.wanted, columns), *in_state]
 
 
 def page_of_runs(
     connection: Connection, wanted: RunFilter, limit: int, cursor: str | None, columns: Sequence[Any],
-    *more: ColumnElement[bool], by_time: bool = False,
+    *more: ColumnElement[bool], order: Order[RunSort] = NEWEST_FIRST,
 ) -> Page[Any]:  # fmt: skip
-    """The next page of rows with these columns, `scheduled_at` and `id` among them, that match and pass `more`.
-
-    `by_time`: the states are judged, not searched. The index of waiting runs is not in the order of time: among a
-    million of them, each page would sort all.
-    """
-    in_time = wanted.states if by_time else ()
-    if in_time:
-        wanted = replace(wanted, states=())
-    if not (wanted.scans or in_time):
-        rows = connection.execute(_newest_runs(wanted, limit + 1, cursor, columns, more), execution_options=_EACH).all()
-        return page_of(rows, limit, _as_it_is, _place)
-    scanned = _newest_runs(wanted, SCANNED, cursor, columns, more).subquery("scanned")
-    found = select(*scanned.c).where(*judging(wanted, scanned.c)).limit(limit + 1)
-    if in_time:
-        found = found.where(scanned.c.state.in_([state.value for state in in_time]))
-    newest_first = (scanned.c.scheduled_at.desc(), scanned.c.id.desc())
-    rows = connection.execute(found.order_by(*newest_first), execution_options=_EACH).all()
+    """The next page of rows with these columns, `scheduled_at` and `id` among them, that match and pass `more`."""
+    found, down = searched(connection, wanted), order.descending
+    if found.judged and not down:
+        message = (
+            f"more than {SCANNED:,} such runs wait, in no order of time; sort by -scheduled_at, or narrow by queue"
+        )
+        raise BadValue("sort", order.text, message)
+    conditions = [*more, *_behind(cursor, down)]
+    if not found.scans:
+        first = first_runs(found, limit + 1, conditions, columns, descending=down)
+        return page_of(connection.execute(first, execution_options=_EACH).all(), limit, _as_it_is, _place)
+    scanned = first_runs(found, SCANNED, conditions, columns, descending=down).subquery("scanned")
+    matching = select(*scanned.c).where(*found.judging(scanned.c)).limit(limit + 1)
+    rows = connection.execute(matching.order_by(*_by_time(scanned.c, down)), execution_options=_EACH).all()
     page = page_of(rows, limit, _as_it_is, _place)
     if page.next_cursor is not None:
         return page
-    last = select(scanned.c.scheduled_at, scanned.c.id).order_by(*newest_first).offset(SCANNED - 1).limit(1)
-    end = connection.execute(last, execution_options=_EACH).first()
+    last = select(scanned.c.scheduled_at, scanned.c.id).order_by(*_by_time(scanned.c, down))
+    end = connection.execute(last.offset(SCANNED - 1).limit(1), execution_options=_EACH).first()
     return Page(page.items, None if end is None else write_cursor(list(end)))
 
 
+def searched(connection: Connection, wanted: RunFilter) -> Searched:
+    """How the filter's states are found.
+
+    The index of waiting runs is not in the order of time. A few are sorted; of more, each page would sort all.
+    """
+    if wanted.run_ids or not _in_crowds(connection, wanted):
+        return Searched(wanted)
+    return Searched(replace(wanted, states=()), wanted.states)
+
+
+def _in_crowds(connection: Connection, wanted: RunFilter) -> bool:
+    """Whether one of the filter's index states has more rows than a page may read."""
+    states = frozenset(wanted.states) & ACTIVE
+    crowds = [*([IS_TRACKED] if states else []), *(has_index_state(state) for state in sorted(states & WAITING))]
+    for index_state in crowds:
+        for queue in [wanted.queue] if wanted.queue is not None else wanted.queues or [None]:
+            asked = select(runs.c.id).where(index_state, *([] if queue is None else [runs.c.queue == queue]))
+            # Ordered as the index, so that no planner reads the table because of the limit.
+            beyond = asked.order_by(*_BY_QUEUE).offset(SCANNED).limit(1)
+            if connection.execute(beyond, execution_options=_EACH).first() is not None:
+                return True
+    return False
+
+
 def judging(wanted: RunFilter, columns: Any) -> list[ColumnElement[bool]]:
-    """The conditions that no index serves, on these columns."""
+    """The conditions of the filter that no index serves, on these columns."""
     conditions: list[ColumnElement[bool]] = []
     if wanted.task is not None:
         conditions.append(columns.task == wanted.task)
@@ -68,26 +111,50 @@ def judging(wanted: RunFilter, columns: Any) -> list[ColumnElement[bool]]:
     return conditions
 
 
+def key(scheduled_at: int, row_id: int) -> Any:
+    """A run's place in time, to compare KEY with."""
+    return row_of(literal(scheduled_at, InstantColumn), literal(row_id))
+
+
+def first_runs(
+    found: Searched, limit: int, more: Sequence[ColumnElement[bool]], columns: Sequence[Any], *, descending: bool = True
+) -> Select[Any]:
+    """Select the first rows by time that the indexes find and that pass `more`."""
+    wanted = found.wanted
+    conditions = [*_conditions(wanted), *more]
+    # Each index state separately: rare and common ones are found by different indexes.
+    states = [[*conditions, part] for part in in_states(wanted.states)] or [conditions]
+    queues = [[runs.c.queue == queue] for queue in wanted.queues] or [[]]
+    parts = [[*state, *queue] for state in states for queue in queues]
+
+    def first(table: Any, selected: Sequence[Any]) -> Select[Any]:
+        return select(*selected).order_by(*_by_time(table.c, descending)).limit(limit)
+
+    of_each = [first(runs, columns).where(*part) for part in parts]
+    if len(of_each) == 1:
+        return of_each[0]
+    together = union_all(*(select(part.subquery()) for part in of_each)).subquery("together")
+    return first(together, list(together.c))
+
+
+def _behind(cursor: str | None, descending: bool) -> list[ColumnElement[bool]]:
+    if cursor is None:
+        return []
+    last = key(*read_cursor(cursor, int, int))
+    return [last > KEY if descending else last < KEY]
+
+
+def _by_time(columns: Any, descending: bool) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
+    at, row_id = columns.scheduled_at, columns.id
+    return (at.desc(), row_id.desc()) if descending else (at, row_id)
+
+
 def _as_it_is(row: Any) -> Any:
     return row
 
 
 def _place(row: Any) -> list[Any]:
     return [row.scheduled_at, row.id]
-
-
-def _newest_runs(
-    wanted: RunFilter, limit: int, cursor: str | None, columns: Sequence[Any], more: Sequence[ColumnElement[bool]]
-) -> Select[Any]:
-    conditions = [*_conditions(wanted), *more]
-    if cursor is not None:
-        at, row_id = read_cursor(cursor, int, int)
-        last = row_of(literal(at, InstantColumn), literal(row_id))
-        conditions.append(row_of(runs.c.scheduled_at, runs.c.id) < last)
-    # Each index state separately: rare and common ones are found by different indexes.
-    states = [[*conditions, part] for part in in_states(wanted.states)] or [conditions]
-    queues = [[runs.c.queue == queue] for queue in wanted.queues] or [[]]
-    return _newest_of_each([[*state, *queue] for state in states for queue in queues], limit, columns)
 
 
 def _conditions(wanted: RunFilter) -> list[ColumnElement[bool]]:
@@ -105,14 +172,3 @@ def _conditions(wanted: RunFilter) -> list[ColumnElement[bool]]:
     if wanted.run_ids:
         conditions.append(runs.c.run_id.in_(wanted.run_ids))
     return conditions
-
-
-def _newest_of_each(parts: Sequence[Sequence[ColumnElement[bool]]], limit: int, columns: Sequence[Any]) -> Select[Any]:
-    def newest(table: Any, selected: Sequence[Any]) -> Select[Any]:
-        return select(*selected).order_by(table.c.scheduled_at.desc(), table.c.id.desc()).limit(limit)
-
-    of_each = [newest(runs, columns).where(*part) for part in parts]
-    if len(of_each) == 1:
-        return of_each[0]
-    together = union_all(*(select(part.subquery()) for part in of_each)).subquery("together")
-    return newest(together, list(together.c))

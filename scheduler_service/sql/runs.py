@@ -30,6 +30,7 @@ from scheduler_service.core.contract.request_keys import shown_key
 from scheduler_service.core.contract.run_requests import refuse_new
 from scheduler_service.core.model import NewRun, Run
 from scheduler_service.core.run_state import RunState
+from scheduler_service.ports.lists import NEWEST_FIRST, Order, RunSort
 from scheduler_service.ports.stores import Page, RunFilter, RunStore
 from scheduler_service.sql.audit import record, record_enqueue
 from scheduler_service.sql.batch import Batch
@@ -41,6 +42,7 @@ from scheduler_service.sql.leader import planning
 from scheduler_service.sql.record_tables import audit_log
 from scheduler_service.sql.run_lists import page_of_runs
 from scheduler_service.sql.run_rows import ATTEMPT_COLUMNS, RUN_COLUMNS, ended_attempt, whole_run
+from scheduler_service.sql.run_windows import page_in_windows
 from scheduler_service.sql.tables import IS_ACTIVE, WAITS, run_attempts, runs
 
 CANCELLED_EARLY: Final = "cancelled on request, before it was released"
@@ -84,11 +86,17 @@ class SqlRunStore(RunStore):
         with self._database.read() as connection:
             return read_whole(connection, run_id)
 
-    def list(self, wanted: RunFilter, limit: int, cursor: str | None) -> Page[Run]:
+    def list(
+        self, wanted: RunFilter, limit: int, cursor: str | None, order: Order[RunSort] = NEWEST_FIRST
+    ) -> Page[Run]:
         if not is_storable(f"{wanted.job_id}{wanted.queue}{wanted.task}{wanted.limit_name}{wanted.limit_key}"):
             return Page([], None)
         with self._database.read() as connection:
-            page = page_of_runs(connection, wanted, limit, cursor, (*RUN_COLUMNS, runs.c.id))
+            columns = (*RUN_COLUMNS, runs.c.id)
+            if order.by is RunSort.SCHEDULED_AT:
+                page = page_of_runs(connection, wanted, limit, cursor, columns, order=order)
+            else:
+                page = page_in_windows(connection, wanted, limit, cursor, columns, order)
         return Page([whole_run(row[:-1]) for row in page.items], page.next_cursor)
 
     @again_when_busy

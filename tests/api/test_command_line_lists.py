@@ -54,7 +54,10 @@ def test_a_list_says_how_much_there_is_beside_it(itinerary: Itinerary, failed_ru
     assert len(listed.stdout.splitlines()) == 31
     assert listed.stderr == "30 of 41 runs; --limit N lists more of them, --all all\n"
     assert itinerary("runs", "list", "--limit", "41").stderr == ""
-    assert set(json.loads(itinerary("runs", "list", "--json").stdout)) == {"items", "next_cursor"}
+    oldest = json.loads(itinerary("runs", "list", "--json", "--sort", "scheduled_at", "--limit", "2").stdout)
+    assert set(oldest) == {"items", "next_cursor"}
+    assert oldest["items"][0]["run_id"] == failed_run
+    assert "sort: " in itinerary("runs", "list", "--sort", "worker").stderr
 
 
 def test_a_list_of_failed_runs_says_why(itinerary: Itinerary, failed_run: str) -> None:

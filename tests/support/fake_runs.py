@@ -9,6 +9,7 @@ from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.contract.run_requests import refuse_new
 from scheduler_service.core.model import NewRun, Run
 from scheduler_service.core.run_state import FINAL, WAITING, RunState
+from scheduler_service.ports.lists import NEWEST_FIRST, Order, RunSort
 from scheduler_service.ports.stores import Page, RunFilter
 from scheduler_service.sql.paging import page_of, read_cursor
 from tests.support.fake_rows import RunRow, Tables, refuse_unstorable
@@ -39,12 +40,20 @@ class FakeRunStore:
             whole = row.whole(tuple(attempt for _, attempt in ended))
             return replace(whole, late=None if present is None else present.late_reports())
 
-    def list(self, wanted: RunFilter, limit: int, cursor: str | None) -> Page[Run]:
-        before = None if cursor is None else tuple(read_cursor(cursor, int, int))
+    def list(
+        self, wanted: RunFilter, limit: int, cursor: str | None, order: Order[RunSort] = NEWEST_FIRST
+    ) -> Page[Run]:
+        after = None if cursor is None else tuple(read_cursor(cursor, int, int, int))
+        sign = -1 if order.descending else 1
+
+        def place(row: RunRow) -> tuple[int, int, int]:
+            value = _value(row, order.by)
+            return value is None, sign * (value or 0), sign * row.id
+
         with self._tables.lock:
-            newest_first = sorted(self._tables.runs.values(), key=_place, reverse=True)
-            found = [row for row in newest_first if matches(row, wanted) and (not before or _place(row) < before)]
-            return page_of(found[: limit + 1], limit, RunRow.whole, lambda row: list(_place(row)))
+            in_order = sorted((row for row in self._tables.runs.values() if matches(row, wanted)), key=place)
+            found = [row for row in in_order if after is None or place(row) > after]
+            return page_of(found[: limit + 1], limit, RunRow.whole, lambda row: list(map(int, place(row))))
 
     def request_cancel(self, run_id: str, *, by: AuditedChange | None = None) -> Run:
         with self._tables.lock:
@@ -97,8 +106,11 @@ class FakeRunStore:
         return next(row for row in rows if row.idempotency_key == run.idempotency_key)
 
 
-def _place(row: RunRow) -> tuple[int, int]:
-    return row.scheduled_at, row.id
+def _value(row: RunRow, sort: RunSort) -> int | None:
+    if sort is RunSort.DURATION:
+        return None if row.finished_at is None or row.started_at is None else row.finished_at - row.started_at
+    value: int | None = getattr(row, sort.value)
+    return value
 
 
 def matches(row: RunRow, wanted: RunFilter) -> bool:

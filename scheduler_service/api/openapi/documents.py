@@ -123,7 +123,8 @@ def _illustrate(document: dict[str, Any]) -> None:
     for calls in document["paths"].values():
         for call in calls.values():
             for parameter in call.get("parameters", ()):
-                parameter["example"] = PARAMETERS[parameter["name"]]
+                name = parameter["name"]
+                parameter["example"] = PARAMETERS[name] if name in PARAMETERS else parameter["schema"]["enum"][0]
                 _drop_null(parameter["schema"])
                 if parameter["in"] == "path":
                     parameter["schema"]["pattern"] = _IDS[parameter["name"]]

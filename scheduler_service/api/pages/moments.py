@@ -90,6 +90,9 @@ class RunLine:
     attempt: int
     over: bool
     stopping: bool
+    due: Moment
+    started: Moment | None
+    finished: Moment | None
     progress: str | None = None
 
 
@@ -172,6 +175,7 @@ def run_line(run: Run, now: Instant, shown: Mapping[str, Any] | None = None) -> 
         run.run_id, run.job_id, run.task, run.queue, run.state.value, SHAPES[run.state], moment(run.scheduled_at, now),
         length(waited), length(took), run.worker, run.reason or (run.error.message if run.error else None),
         f"{run.run_id}~{run.attempt}", run.attempt, over, run.cancel_requested_at is not None and not over,
+        moment(run.due_at, now), optional_moment(run.started_at, now), optional_moment(run.finished_at, now),
         progress_text(shown) if shown else None,
     )  # fmt: skip
 

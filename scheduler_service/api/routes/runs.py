@@ -23,8 +23,9 @@ from scheduler_service.api.http.problems import Problem
 from scheduler_service.api.openapi import answers as shapes
 from scheduler_service.api.openapi import schemas
 from scheduler_service.api.openapi.documents import answers, body_of
-from scheduler_service.api.openapi.parameters import AS_TIME, GIVEN, text
+from scheduler_service.api.openapi.parameters import AS_TIME, GIVEN, order_of, text
 from scheduler_service.api.routes.jobs import OPERATOR, Counted, Cursor, Limit, total_body
+from scheduler_service.api.services.list_orders import read_order
 from scheduler_service.core.audit import Caller
 from scheduler_service.core.contract.fields import read_text
 from scheduler_service.core.contract.request_keys import owned, with_key
@@ -33,7 +34,7 @@ from scheduler_service.core.contract.run_json import run_body
 from scheduler_service.core.contract.run_requests import RunsRefused, read_batch, read_retried, read_run
 from scheduler_service.core.model import Run
 from scheduler_service.core.run_state import FINAL, RunState
-from scheduler_service.ports.stores import RunFilter
+from scheduler_service.ports.lists import NEWEST_FIRST, RunFilter, RunSort
 
 router = APIRouter(prefix="/api/v1", tags=["runs"])
 READER = [Depends(require("viewer", also="enqueuer"))]
@@ -87,18 +88,21 @@ def list_runs(
     task: Annotated[str | None, text(255, "Only runs of this task.")] = None,
     limit_name: Annotated[str | None, text(128, "Only runs that count for this limit.")] = None,
     limit_key: Annotated[str | None, text(256, "Only runs with this key of a limit.")] = None,
+    sort: Annotated[str | None, order_of(RunSort, "By this value; with `-` before it the reverse.")] = None,
     limit: Limit = 100,
     cursor: Cursor = None,
     total: Counted = False,
 ) -> Response:
-    """List runs by their scheduled time, newest first, without their attempts.
+    """List runs without their attempts: by their scheduled time, newest first, or sorted by `sort`.
 
     A page reads at most 10,000 runs for `task`, `limit_name` and `limit_key`: it may have fewer than asked for.
+    All runs are sorted by `scheduled_at` only. By another value the newest 10,000 that the filter finds are sorted,
+    and behind them the 10,000 before; runs without the value come last in theirs.
     """
     if cursor is not None:
         read_text(cursor, "cursor")
     wanted = read_filter(job_id, state, queue, since, until, task, limit_name, limit_key)
-    page = context.stores.runs.list(wanted, limit, cursor)
+    page = context.stores.runs.list(wanted, limit, cursor, read_order(sort, NEWEST_FIRST))
     counted = total_body(context.stores.history.count_runs(wanted), len(page.items)) if total else {}
     progress = context.progress_of(*page.items)
     items = [run_body(run, progress.get(run.run_id)) for run in page.items]

@@ -15,6 +15,7 @@ from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.contract.job_plan import JobSet, JobSets, JobsPlan
 from scheduler_service.core.model import Job, NewRun, Run
 from scheduler_service.core.token_limits import Limits
+from scheduler_service.ports.lists import NEWEST_FIRST, Order, RunSort
 from scheduler_service.ports.stores import JobFilter, JobStore, Page, RunFilter, RunStore
 
 T = TypeVar("T")
@@ -118,13 +119,15 @@ class LimitedRuns(RunStore):
             raise NotFound(f"no run {run_id}")
         return run
 
-    def list(self, wanted: RunFilter, limit: int, cursor: str | None) -> Page[Run]:
+    def list(
+        self, wanted: RunFilter, limit: int, cursor: str | None, order: Order[RunSort] = NEWEST_FIRST
+    ) -> Page[Run]:
         """A page may hold fewer rows than match: only so many rows are read."""
         if wanted.queue is not None and not self._limits.has_queue(wanted.queue):
             return Page([], None)
         queues = self._limits.queues if wanted.queue is None else ()
         limited = replace(wanted, queues=queues, owner=self._limits.owner)
-        return first_with_some(lambda place: self._runs.list(limited, limit, place), self._has, limit, cursor)
+        return first_with_some(lambda place: self._runs.list(limited, limit, place, order), self._has, limit, cursor)
 
     def request_cancel(self, run_id: str, *, by: AuditedChange | None = None) -> Run:
         self.get(run_id)

@@ -3,11 +3,11 @@
 Promises that each filter is a named argument, so that a misspelt one is an error and never a list of everything.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from itinerary.client.calendar_reads import CalendarReads
+from itinerary.client.list_reads import ListReads, window
 from itinerary.client.results import (
     AuditPage,
     Calendar,
@@ -17,14 +17,11 @@ from itinerary.client.results import (
     Explanation,
     Freeze,
     Job,
-    JobPage,
     Limit,
-    ListedJob,
     Monitor,
     Preview,
     Queue,
     Run,
-    RunPage,
     Status,
     Trends,
     Worker,
@@ -37,86 +34,12 @@ from itinerary.client.transport import given, segment
 PLANNED_WITHIN: Final = 40.0
 
 
-class Reads(CalendarReads):
+class Reads(ListReads, CalendarReads):
     """The requests of a client that change nothing."""
-
-    def jobs(
-        self,
-        *,
-        tag: str | None = None,
-        q: str | None = None,
-        paused: bool | None = None,
-        source: str | None = None,
-        limit: int | None = None,
-        cursor: str | None = None,
-        total: bool | None = None,
-        with_runs: bool | None = None,
-    ) -> JobPage:
-        """One page of jobs by their id; `q` is found in id, title or task, `source` is the file that owns them.
-
-        `total` also counts them, up to 10,000; `with_runs` gives each its `next_run_at` and `last_run`.
-        """
-        asked = given(
-            tag=tag, q=q, paused=paused, source=source, limit=limit, cursor=cursor, total=total, with_runs=with_runs
-        )  # fmt: skip
-        return JobPage.of(self._api.object("GET", "/jobs", params=asked))
-
-    def all_jobs(
-        self,
-        *,
-        tag: str | None = None,
-        q: str | None = None,
-        paused: bool | None = None,
-        source: str | None = None,
-        with_runs: bool | None = None,
-    ) -> Iterator[ListedJob]:
-        """Every job that passes the filters of `jobs`, page by page."""
-        return _pages(partial(self.jobs, tag=tag, q=q, paused=paused, source=source, with_runs=with_runs))
 
     def job(self, job_id: str) -> Job:
         """One job, with its `next_runs`."""
         return Job.of(self._api.object("GET", f"/jobs/{segment(job_id)}"))
-
-    def runs(
-        self,
-        *,
-        job_id: str | None = None,
-        state: str | Sequence[str] | None = None,
-        queue: str | None = None,
-        since: Moment | None = None,
-        until: Moment | None = None,
-        task: str | None = None,
-        limit_name: str | None = None,
-        limit_key: str | None = None,
-        limit: int | None = None,
-        cursor: str | None = None,
-        total: bool | None = None,
-    ) -> RunPage:
-        """One page of runs, newest first; `state` is one or several, the times are RFC 3339.
-
-        `total` also counts them, up to 10,000. A page by `task` or by limit may have fewer than `limit`, or none.
-        """
-        asked = given(
-            job_id=job_id, state=state, queue=queue, **_window(since, until), task=task, limit_name=limit_name,
-            limit_key=limit_key, limit=limit, cursor=cursor, total=total,
-        )  # fmt: skip
-        return RunPage.of(self._api.object("GET", "/runs", params=asked))
-
-    def all_runs(
-        self,
-        *,
-        job_id: str | None = None,
-        state: str | Sequence[str] | None = None,
-        queue: str | None = None,
-        since: Moment | None = None,
-        until: Moment | None = None,
-        task: str | None = None,
-        limit_name: str | None = None,
-        limit_key: str | None = None,
-    ) -> Iterator[Run]:
-        """Every run that passes the filters of `runs`, newest first, page by page."""
-        asked = partial(self.runs, job_id=job_id, state=state, queue=queue, since=since, until=until)
-        return _pages(partial(asked, task=task, limit_name=limit_name, limit_key=limit_key))
 
     def run(self, run_id: str) -> Run:
         """One run with its attempts."""
@@ -145,7 +68,7 @@ class Reads(CalendarReads):
     ) -> AuditPage:
         """One page of the audit log, newest first; `subject` is a job's or a run's id."""
         asked = given(
-            subject=subject, actor=actor, action=action, **_window(since, until), limit=limit, cursor=cursor
+            subject=subject, actor=actor, action=action, **window(since, until), limit=limit, cursor=cursor
         )  # fmt: skip
         return AuditPage.of(self._api.object("GET", "/audit", params=asked))
 
@@ -277,17 +200,3 @@ class Reads(CalendarReads):
         """The next `count` occurrences of a schedule that is not saved, as these `calendars` of a job leave it."""
         wanted = given(schedule=schedule, count=count, calendars=calendars, **{"from": moment_text(start, "start")})
         return Preview.of(self._api.object("POST", "/preview", again=True, json=wanted))
-
-
-def _window(since: Moment | None, until: Moment | None) -> dict[str, Any]:
-    return {"since": moment_text(since, "since"), "until": moment_text(until, "until")}
-
-
-def _pages(fetch: Callable[..., Any]) -> Iterator[Any]:
-    cursor = None
-    while True:
-        page = fetch(limit=1000, cursor=cursor)
-        yield from page.items
-        cursor = page.next_cursor
-        if cursor is None:
-            return
