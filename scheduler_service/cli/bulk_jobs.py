@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from scheduler_service.cli.bulk import DryRun, Everything, Yes, carry_out, is_bulk
-from scheduler_service.cli.completing import job_ids
+from scheduler_service.cli.completing import job_ids, states
 from scheduler_service.cli.connect import coming_text, open_client
 from scheduler_service.cli.several import each
 from scheduler_service.cli.shared_options import option, with_options
@@ -20,8 +20,15 @@ JobIds = Annotated[
 Tag = Annotated[str | None, typer.Option(help="All jobs with this tag.")]
 Text = Annotated[str | None, typer.Option("--text", "-q", help="All with this in id, title or task.")]
 Source = Annotated[str | None, typer.Option(help="All that this file owns.")]
+InQueue = Annotated[str | None, typer.Option("--queue", help="All jobs of this queue.")]
+OfTask = Annotated[str | None, typer.Option(help="All jobs of this task.")]
+LastState = Annotated[
+    list[str] | None,
+    typer.Option(help="All whose last run is in this state; may be repeated.", autocompletion=states),
+]
 _OF_A_FILTER: Final = (
-    option("tag", Tag), option("text", Text), option("source", Source), option("everything", Everything, False),
+    option("tag", Tag), option("text", Text), option("source", Source), option("in_queue", InQueue),
+    option("task", OfTask), option("last_state", LastState), option("everything", Everything, False),
     option("dry_run", DryRun, False), option("yes", Yes, False),
 )  # fmt: skip
 
@@ -104,7 +111,8 @@ def delete(
 
 
 def _filters(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {"tag": given["tag"], "q": given["text"], "source": given["source"]}
+    same = ("tag", "source", "in_queue", "task", "last_state")
+    return {"q": given["text"], **{name: given[name] for name in same}}
 
 
 def _is_bulk(ids: list[str] | None, given: Mapping[str, Any]) -> bool:

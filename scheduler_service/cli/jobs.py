@@ -7,7 +7,7 @@ import typer
 
 from scheduler_service.cli import job_options as options
 from scheduler_service.cli.backfilling import print_backfill
-from scheduler_service.cli.completing import job_ids
+from scheduler_service.cli.completing import job_ids, states
 from scheduler_service.cli.connect import instant_text, json_value, limits_value, open_client
 from scheduler_service.cli.listing import Form, Output, print_list
 from scheduler_service.cli.progress import counted
@@ -25,24 +25,35 @@ def list_jobs(
     text: Annotated[str | None, typer.Option("--text", "-q", help="Found in id, title or task.")] = None,
     paused: Annotated[bool | None, typer.Option(help="Only paused, or only active ones.")] = None,
     source: Annotated[str | None, typer.Option(help="Only what this file owns.")] = None,
+    queue: Annotated[str | None, typer.Option(help="Only jobs of this queue.")] = None,
+    task: Annotated[str | None, typer.Option(help="Only jobs of this task.")] = None,
+    last_state: Annotated[
+        list[str] | None,
+        typer.Option(help="Only those whose last run is in this state; may be repeated.", autocompletion=states),
+    ] = None,
+    sort: Annotated[
+        str | None, typer.Option(help="job_id, next_run, last_run or last_state; -last_run: the newest first.")
+    ] = None,
     limit: Annotated[int, typer.Option(help="How many.", min=1, max=1000)] = 100,
     everything: Annotated[bool, typer.Option("--all", help="All of them, page by page.")] = False,
     as_json: Json = False,
     output: Output = Form.TABLE,
 ) -> None:
-    """List jobs by id, with their next and last run."""
+    """List jobs by id or in another order, with their next and last run."""
     from scheduler_service.cli.output import none_found, print_json, print_more
 
     as_json = as_json or output is Form.JSON
+    filters: dict[str, Any] = {
+        "tag": tag, "q": text, "paused": paused, "source": source, "queue": queue, "task": task,
+        "last_state": last_state,
+    }  # fmt: skip
     with open_client() as client:
         if everything:
-            found = client.all_jobs(tag=tag, q=text, paused=paused, source=source, with_runs=None if as_json else True)
+            found = client.all_jobs(**filters, sort=sort, with_runs=None if as_json else True)
             page: Any = {"items": list(counted(found, "reading jobs")), "next_cursor": None}
         else:
             shown = None if as_json else True
-            page = client.jobs(
-                tag=tag, q=text, paused=paused, source=source, limit=limit, total=shown, with_runs=shown
-            )  # fmt: skip
+            page = client.jobs(**filters, sort=sort, limit=limit, total=shown, with_runs=shown)
     if as_json:
         print_json(page)
         return
@@ -54,7 +65,7 @@ def list_jobs(
         for job in page["items"]
     ]  # fmt: skip
     columns = ["job", "schedule", "next run", "last run", "queue", "task", "title"]
-    filtered = (tag, text, paused, source) != (None,) * 4
+    filtered = any(one is not None for one in filters.values())
     empty = none_found("jobs", filtered=filtered, add="itinerary jobs add JOB_ID TASK --every 1h")
     print_list(output, columns, rows, empty, whole=("job",), spare=("title", "task", "queue"))
     print_more(len(rows), page, "jobs")

@@ -67,5 +67,6 @@ def jobs_of(order: BulkOrder) -> JobFilter:
     given = order.filter
     return JobFilter(
         given.get("tag"), given.get("q"), given.get("paused"), given.get("source"),
-        job_ids=tuple(given.get("job_ids", ())),
+        job_ids=tuple(given.get("job_ids", ())), queue=given.get("queue"), task=given.get("task"),
+        last_states=tuple(map(RunState, given.get("last_state", ()))),
     )  # fmt: skip

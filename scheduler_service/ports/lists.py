@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Generic, TypeVar
 
+from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.run_state import RunState
 
@@ -42,6 +43,25 @@ class RunSort(StrEnum):
     DURATION = "duration"
 
 
+class JobSort(StrEnum):
+    """The values that sort jobs; `last_state`: what went wrong before what goes well."""
+
+    JOB_ID = "job_id"
+    NEXT_RUN = "next_run"
+    LAST_RUN = "last_run"
+    LAST_STATE = "last_state"
+
+
+def too_many(order: Order[JobSort], most: int) -> BadValue:
+    """The error for a list that is longer than what this order sorts."""
+    narrower = "narrow the list by queue, task, tag or a search, or sort by job_id"
+    return BadValue("sort", order.text, f"no index has jobs in this order, and more than {most:,} match; {narrower}")
+
+
+# Jobs are sorted by what no index has: each one's next run is computed, its last one looked up.
+MOST_BY_NEXT_RUN: Final = 500
+MOST_BY_LAST_RUN: Final = 10_000
+BY_ID: Final = Order(JobSort.JOB_ID)
 NEWEST_FIRST: Final = Order(RunSort.SCHEDULED_AT, descending=True)
 
 
@@ -49,7 +69,8 @@ NEWEST_FIRST: Final = Order(RunSort.SCHEDULED_AT, descending=True)
 class JobFilter:
     """The jobs that a list shows: `text` in id, title or task, `source` as owner, ids with one of the `prefixes`.
 
-    `job_ids`: only these.
+    `job_ids`: only these. `last_states`: the newest run that was due is in one of them; a page reads a bounded number
+    of jobs for it, and may have fewer than asked for.
     """
 
     tag: str | None = None
@@ -58,6 +79,9 @@ class JobFilter:
     source: str | None = None
     prefixes: tuple[str, ...] = ()
     job_ids: tuple[str, ...] = ()
+    queue: str | None = None
+    task: str | None = None
+    last_states: tuple[RunState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

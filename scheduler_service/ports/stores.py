@@ -28,7 +28,7 @@ from scheduler_service.core.model import (
     NewRun,
     Run,
 )
-from scheduler_service.ports.lists import NEWEST_FIRST, Order, RunSort
+from scheduler_service.ports.lists import BY_ID, NEWEST_FIRST, JobSort, Order, RunSort
 from scheduler_service.ports.lists import JobFilter as JobFilter
 from scheduler_service.ports.lists import Page as Page
 from scheduler_service.ports.lists import RunFilter as RunFilter
@@ -182,8 +182,11 @@ class JobStore(Protocol):
     def get(self, job_id: str) -> Job:
         """The current definition; NotFound."""
 
-    def list(self, wanted: JobFilter, limit: int, cursor: str | None) -> Page[Job]:
-        """Jobs by id, those that pass the filter."""
+    def list(self, wanted: JobFilter, limit: int, cursor: str | None, order: Order[JobSort] = BY_ID) -> Page[Job]:
+        """Jobs that pass the filter, by id unless another order is asked for.
+
+        BadValue names `sort` where more jobs match than another order than the ids' sorts.
+        """
 
     def set_paused(
         self,

@@ -16,12 +16,13 @@ from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.bulk import OUTCOMES, BulkAction, BulkOperation, BulkOrder
 from scheduler_service.core.model import Job
 from scheduler_service.ports.bulk import jobs_of
+from scheduler_service.ports.lists import BY_ID
 from scheduler_service.sql.audit import record_all
 from scheduler_service.sql.bulk_page import Done
+from scheduler_service.sql.job_lists import page_of_jobs
 from scheduler_service.sql.job_rows import JOB_COLUMNS, listed_job_of
 from scheduler_service.sql.job_versions import next_version, update_jobs, write_versions
-from scheduler_service.sql.jobs import audited, job_conditions, keep_named
-from scheduler_service.sql.paging import page_of, read_cursor
+from scheduler_service.sql.jobs import audited, keep_named
 from scheduler_service.sql.tables import jobs
 
 JOBS_AT_ONCE: Final = 200
@@ -32,14 +33,11 @@ def jobs_page(
 ) -> Done:
     """Carry out the page that begins behind the id `place`."""
     order = operation.order
-    by_id = select(*JOB_COLUMNS, jobs.c.job_id).where(~jobs.c.deleted, *job_conditions(jobs_of(order)))
-    by_id = by_id.where(jobs.c.created_at <= operation.created_at)
-    if place is not None:
-        by_id = by_id.where(jobs.c.job_id > read_cursor(place, str)[0])
     # The ids first, without a lock: a lock and a bound together would lock in no certain order.
-    rows = connection.execute(by_id.order_by(jobs.c.job_id).limit(JOBS_AT_ONCE + 1)).all()
-    page = page_of(rows, JOBS_AT_ONCE, lambda row: str(row.job_id), lambda row: [row.job_id])
-    found = [job for job in locked_jobs(connection, page.items) if not job.deleted and operation.limits.has_job(job)]
+    before = jobs.c.created_at <= operation.created_at
+    page = page_of_jobs(connection, jobs_of(order), JOBS_AT_ONCE, place, BY_ID, now, before)
+    ids = [row.job_id for row in page.items]
+    found = [job for job in locked_jobs(connection, ids) if not job.deleted and operation.limits.has_job(job)]
     changes = [(job, after) for job in found if (after := _changed(order, job, now)) != job]
     written = write_changes(connection, changes, now, by)
     counts = Counter({OUTCOMES[order.action]: len(written), "unchanged": len(found) - len(written)})

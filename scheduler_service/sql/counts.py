@@ -7,13 +7,13 @@ narrows each scan; the rest of the filter is applied to the scanned rows.
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, Text, and_, func, literal_column, select, true
+from sqlalchemy import ColumnElement, Select, and_, func, literal_column, select, true
 
+from itinerary.protocol.instants import Instant
 from scheduler_service.core.run_state import ACTIVE, FINAL, RunState
 from scheduler_service.ports.history import Total
 from scheduler_service.ports.stores import JobFilter, RunFilter
-from scheduler_service.sql.dialect import Dialect
-from scheduler_service.sql.jobs import job_conditions
+from scheduler_service.sql.job_lists import has_last_state, job_conditions
 from scheduler_service.sql.run_lists import judging
 from scheduler_service.sql.tables import ENDED_OTHERWISE, IS_TRACKED, among, has_index_state, jobs, runs
 
@@ -42,12 +42,15 @@ def runs_total(wanted: RunFilter) -> list[Select[Any]]:
     ]
 
 
-def jobs_total(wanted: JobFilter) -> Select[Any]:
-    """The statement that counts jobs in the same way."""
-    matches = job_conditions(wanted)
-    scanned = select(and_(~jobs.c.deleted, *matches).label("matches")).select_from(jobs)
+def jobs_total(wanted: JobFilter, now: Instant) -> Select[Any]:
+    """The statement that counts jobs in the same way; `now` tells which runs were due."""
+    last = [has_last_state(jobs.c.job_id, wanted, now)] if wanted.last_states else []
+    scanned = select(and_(~jobs.c.deleted, *job_conditions(wanted), *last).label("matches")).select_from(jobs)
     if wanted.job_ids:
         scanned = scanned.where(jobs.c.job_id.in_(wanted.job_ids))
+    for name in ("queue", "task", "source"):
+        if (value := getattr(wanted, name)) is not None:
+            scanned = scanned.where(jobs.c[name] == value)
     return _counted(scanned.limit(MOST + 1).subquery("walk"))
 
 
@@ -97,13 +100,8 @@ def _counted(scan: Any) -> Select[Any]:
     return select(*figures).select_from(scan)
 
 
-def jobs_of_queues(dialect: Dialect, most: int) -> Select[Any]:
+def jobs_of_queues(most: int) -> Select[Any]:
     """Count for each queue the unpaused jobs that name it, in one scan of the jobs, for manual requests only."""
-    path: ColumnElement[Any]
-    if dialect is Dialect.SQLITE:
-        path = func.json_extract(jobs.c.definition, literal_column("'$.queue'"), type_=Text)
-    else:
-        path = func.json_extract_path_text(jobs.c.definition, literal_column("'queue'"), type_=Text)
-    queue = path.label("queue")
+    queue = jobs.c.queue
     counted: tuple[ColumnElement[Any], ...] = (queue, func.count())
     return select(*counted).where(~jobs.c.deleted, ~jobs.c.paused).group_by(queue).order_by(queue).limit(most)

@@ -6,9 +6,9 @@ database's time, later than that of the version before. Never plans: the leader 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, and_, insert, or_, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from itinerary.protocol.errors import Conflict, NotFound, StaleVersion
 from itinerary.protocol.instants import MICROSECOND, Instant
@@ -18,18 +18,17 @@ from scheduler_service.core.balancing.placements import carry_place
 from scheduler_service.core.contract.job_json import definition_of, job_body
 from scheduler_service.core.contract.unknown_fields import carried
 from scheduler_service.core.model import Job
+from scheduler_service.ports.lists import BY_ID, JobSort, Order
 from scheduler_service.ports.stores import JobFilter, JobStore, Page
 from scheduler_service.sql.applied_calendars import closed_now
 from scheduler_service.sql.audit import record
 from scheduler_service.sql.database import Database, again_when_busy
-from scheduler_service.sql.holding_text import holds
 from scheduler_service.sql.job_calendars import keep_calendars
 from scheduler_service.sql.job_limits import keep_limits
-from scheduler_service.sql.job_rows import JOB_COLUMNS, job_of, listed_job_of, named_job_of, search_columns, tag_line
-from scheduler_service.sql.paging import page_of, read_cursor
+from scheduler_service.sql.job_lists import page_of_jobs
+from scheduler_service.sql.job_rows import JOB_COLUMNS, job_of, listed_job_of, named_job_of, search_columns
+from scheduler_service.sql.jobs_by_next_run import page_by_next_run
 from scheduler_service.sql.tables import job_versions, jobs
-
-_LAST: Final = "\x7f"  # sorts after every character of an id
 
 
 class _CreatedMeanwhile(Conflict):
@@ -90,19 +89,15 @@ class SqlJobStore(JobStore):
                 raise NotFound(f"no job {job_id}")
             return closed_now(connection, [named_job_of(row)])[0]
 
-    def list(self, wanted: JobFilter, limit: int, cursor: str | None) -> Page[Job]:
-        if not is_storable(f"{wanted.tag}{wanted.text}{wanted.source}"):
+    def list(self, wanted: JobFilter, limit: int, cursor: str | None, order: Order[JobSort] = BY_ID) -> Page[Job]:
+        if not is_storable(f"{wanted.tag}{wanted.text}{wanted.source}{wanted.queue}{wanted.task}"):
             return Page([], None)
-        query = select(*JOB_COLUMNS, jobs.c.job_id).where(~jobs.c.deleted, *job_conditions(wanted))
-        if wanted.prefixes:
-            begins = (and_(jobs.c.job_id >= first, jobs.c.job_id < f"{first}{_LAST}") for first in wanted.prefixes)
-            query = query.where(or_(*begins))
-        if cursor is not None:
-            query = query.where(jobs.c.job_id > read_cursor(cursor, str)[0])
         with self._database.read() as connection:
-            rows = connection.execute(query.order_by(jobs.c.job_id).limit(limit + 1)).all()
-            page = page_of(rows, limit, listed_job_of, lambda row: [row.job_id])
-            found = closed_now(connection, [job for job in page.items if job is not None])
+            now = self._database.read_clock(connection) if wanted.last_states or order.by is not JobSort.JOB_ID else 0
+            if order.by is JobSort.NEXT_RUN:
+                return page_by_next_run(connection, wanted, limit, cursor, order, now)
+            page = page_of_jobs(connection, wanted, limit, cursor, order, now)
+            found = closed_now(connection, [job for job in map(listed_job_of, page.items) if job is not None])
         return Page(found, page.next_cursor)
 
     @again_when_busy
@@ -171,22 +166,6 @@ class SqlJobStore(JobStore):
         keep_named(connection, [("", created, before)])
         keep_version(connection, created, before, now, by)
         return closed_now(connection, [created])[0]
-
-
-def job_conditions(wanted: JobFilter) -> list[ColumnElement[bool]]:
-    """The conditions of the filter, but for the prefixes."""
-    conditions: list[ColumnElement[bool]] = []
-    if wanted.tag is not None:
-        conditions.append(holds(jobs.c.tags, f"\n{tag_line(wanted.tag)}\n"))
-    if wanted.text:
-        conditions.append(holds(jobs.c.search_text, wanted.text.casefold()))
-    if wanted.paused is not None:
-        conditions.append(jobs.c.paused == wanted.paused)
-    if wanted.source is not None:
-        conditions.append(jobs.c.source == wanted.source)
-    if wanted.job_ids:
-        conditions.append(jobs.c.job_id.in_(wanted.job_ids))
-    return conditions
 
 
 def keep_named(connection: Connection, saved: Sequence[tuple[str, Job, Job | None]]) -> None:

@@ -55,10 +55,11 @@ class SqlHistoryStore(HistoryStore):
         return total_of([(scanned, matching) for scanned, matching in scans])
 
     def count_jobs(self, wanted: JobFilter) -> Total:
-        if not is_storable(f"{wanted.tag}{wanted.text}{wanted.source}"):
+        if not is_storable(f"{wanted.tag}{wanted.text}{wanted.source}{wanted.queue}{wanted.task}"):
             return Total(0, False)
         with self._database.read() as connection:
-            scanned, matching = connection.execute(jobs_total(wanted)).one()
+            now = self._database.read_clock(connection) if wanted.last_states else 0
+            scanned, matching = connection.execute(jobs_total(wanted, now), execution_options=_EACH).one()
         return total_of([(scanned, matching)])
 
     def latest(self, since: Instant, until: Instant, limit: int) -> list[Outcome]:

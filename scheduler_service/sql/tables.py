@@ -33,6 +33,7 @@ from sqlalchemy.dialects import postgresql
 from scheduler_service.core.model import RunKind
 from scheduler_service.core.run_state import ACTIVE, FINAL, IN_FLIGHT, WAITING, RunState
 from scheduler_service.sql.column_types import InstantColumn, Payload
+from scheduler_service.sql.definition_fields import field_of
 
 NAMES: Final = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -68,6 +69,7 @@ jobs: Final = Table(
     Column("source", KEY),
     Column("placed_anchor", InstantColumn),
     Column("placed_at", InstantColumn),
+    *(Column(name, KEY, Computed(field_of(name), persisted=True)) for name in ("queue", "task")),
 )
 
 job_versions: Final = Table(
@@ -291,6 +293,8 @@ partial_index(
 )
 partial_index("ix_runs_tried_again", runs.c.job_id, runs.c.scheduled_at, where=runs.c.retry_of.is_not(None))
 partial_index("ix_runs_again", runs.c.retry_of, runs.c.id, where=runs.c.retry_of.is_not(None))
+Index("ix_jobs_queue", jobs.c.queue, jobs.c.job_id)
+Index("ix_jobs_task", jobs.c.task, jobs.c.job_id)
 partial_index("ix_jobs_unplanned", jobs.c.job_id, where=IS_UNPLANNED)
 partial_index("ix_jobs_deleted", jobs.c.effective_from, jobs.c.job_id, where=jobs.c.deleted == true())
 partial_index("ix_jobs_source", jobs.c.source, where=jobs.c.source.is_not(None))

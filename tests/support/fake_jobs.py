@@ -12,6 +12,7 @@ from scheduler_service.core.contract.job_json import definition_of, job_body, re
 from scheduler_service.core.contract.limit_uses import limits_named, refuse_limits
 from scheduler_service.core.contract.unknown_fields import carried
 from scheduler_service.core.model import Job
+from scheduler_service.ports.lists import BY_ID, JobSort, Order
 from scheduler_service.ports.stores import JobFilter, Page
 from scheduler_service.sql.paging import page_of, read_cursor
 from tests.support.fake_rows import JobRow, Tables, as_json
@@ -56,10 +57,16 @@ class FakeJobStore:
                 raise NotFound(f"no job {job_id}")
             return there
 
-    def list(self, wanted: JobFilter, limit: int, cursor: str | None) -> Page[Job]:
+    def list(self, wanted: JobFilter, limit: int, cursor: str | None, order: Order[JobSort] = BY_ID) -> Page[Job]:
+        assert order == BY_ID, "the fake sorts by no other value"
         after = "" if cursor is None else read_cursor(cursor, str)[0]
         with self._tables.lock:
             current = [row.current for _, row in sorted(self._tables.jobs.items())]
+            last_states = {
+                row.job_id: row.state
+                for row in sorted(self._tables.runs.values(), key=lambda row: (row.scheduled_at, row.id))
+                if row.scheduled_at < self._tables.clock()
+            }
         current = [job for job in current if not wanted.prefixes or job.job_id.startswith(wanted.prefixes)]
         found = [
             job
@@ -71,6 +78,9 @@ class FakeJobStore:
             and wanted.paused in (None, job.paused)
             and wanted.source in (None, job.source)
             and (not wanted.job_ids or job.job_id in wanted.job_ids)
+            and wanted.queue in (None, job.queue)
+            and wanted.task in (None, job.task)
+            and (not wanted.last_states or last_states.get(job.job_id) in wanted.last_states)
         ]
         return page_of(found[: limit + 1], limit, lambda job: job, lambda job: [job.job_id])
 

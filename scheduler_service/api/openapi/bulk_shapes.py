@@ -38,6 +38,9 @@ class JobFilterIn(Strict):
     q: _Text | None = None
     paused: bool | None = None
     source: _Text | None = None
+    queue: Queue | None = None
+    task: Task | None = None
+    last_state: Annotated[list[RunState], _MANY] | None = None
     job_ids: Annotated[list[JobId], _MANY] | None = None
 
 

@@ -280,7 +280,7 @@ PARAMETERS: Final[dict[str, Any]] = {
     "since": "2026-12-01T00:00:00Z", "attempt": 1, "after": 0, "tail": 100, "follow": False, "wait": 0, "count": 10,
     "until": "2026-12-02T00:00:00Z", "state": ["failed"], "queue": "default", "subject": "billing.close",
     "actor": "ann", "action": "job.pause", "total": False, "with_runs": False, "by": "queue", "first_lane": 25,
-    "date": "2026-12-01", "days": 7, "unit": "day", "timezone": "Europe/Berlin",
+    "date": "2026-12-01", "days": 7, "unit": "day", "timezone": "Europe/Berlin", "last_state": ["failed"],
 }  # fmt: skip
 
 HEADERS: Final[dict[str, Any]] = {

@@ -33,7 +33,7 @@ _LABELS: Final = {"queue": "Queue", "reason": "Reason", "id": "Rows"}
 _IDS: Final = {BulkOn.RUNS: "run_ids", BulkOn.JOBS: "job_ids"}
 FILTERS: Final = {
     BulkOn.RUNS: ("job_id", "state", "queue", "since", "until", "task", "limit_name", "limit_key"),
-    BulkOn.JOBS: ("q", "tag", "paused", "source"),
+    BulkOn.JOBS: ("q", "tag", "queue", "task", "paused", "source", "last_state"),
 }
 VERBS: Final = {
     BulkAction.CANCEL: "Cancel", BulkAction.RETRY: "Run again", BulkAction.PAUSE: "Pause",
@@ -90,7 +90,7 @@ def preview(
     into: Text = "", reason: Text = "", ids: Annotated[list[str] | None, Query(alias="id")] = None,
     job_id: Text = "", state: Annotated[list[str] | None, Query()] = None, queue: Text = "", since: Text = "",
     until: Text = "", task: Text = "", limit_name: Text = "", limit_key: Text = "", q: Text = "", tag: Text = "",
-    paused: Text = "", source: Text = "",
+    paused: Text = "", source: Text = "", last_state: Annotated[list[str] | None, Query()] = None,
 ) -> Response:  # fmt: skip
     """Say what would happen to the ticked rows, or to all that the filter finds; the form begins it."""
     if action not in ACTIONS[on]:
@@ -98,6 +98,7 @@ def preview(
     given: dict[str, Any] = {
         "job_id": job_id, "state": state or [], "queue": queue, "since": since, "until": until, "q": q, "tag": tag,
         "paused": paused, "source": source, "task": task, "limit_name": limit_name, "limit_key": limit_key,
+        "last_state": last_state or [],
     }  # fmt: skip
     wrong, found, reversible = NOTHING_WRONG, None, True
     wanted: dict[str, Any] = {}

@@ -59,7 +59,12 @@ class Sorting(Generic[S]):
 
     def headings(self, address: str, here: Sequence[tuple[str, str]]) -> Mapping[str, Heading]:
         """Return the heading of each column that sorts, by the column; `here` are the other parameters."""
-        return {sort.column: self._heading(sort, address, here) for sort in reversed(self.sorts)}
+        found: dict[str, Heading] = {}
+        for sort in self.sorts:
+            # Of two that one column shows, the first, unless the other sorts the list now.
+            if sort.column not in found or sort.by is self.order.by:
+                found[sort.column] = self._heading(sort, address, here)
+        return found
 
     def _heading(self, sort: Sort[S], address: str, here: Sequence[tuple[str, str]]) -> Heading:
         now = self.order if self.order.by is sort.by else None

@@ -18,8 +18,12 @@ RUN_LABELS: Final = {
     "job_id": "Job", "queue": "Queue", "since": "From ({zone})", "until": "To ({zone})", "state": "States",
     "task": "Task", "limit_name": "Limit", "limit_key": "Key of a limit",
 }  # fmt: skip
-JOB_LABELS: Final = {"q": "Search", "tag": "Tag", "paused": "Show", "source": "Source"}
+JOB_LABELS: Final = {
+    "q": "Search", "tag": "Tag", "queue": "Queue", "task": "Task", "paused": "Show", "source": "Source",
+    "last_state": "Last run",
+}  # fmt: skip
 _RUN_TEXTS: Final = ("job_id", "queue", "task", "limit_name", "limit_key")
+_JOB_TEXTS: Final = ("q", "tag", "queue", "task", "paused", "source")
 _PAUSED: Final = {"": None, "true": True, "false": False}
 
 
@@ -65,15 +69,25 @@ class JobsAsked:
     tag: Annotated[str, Query(max_length=100)] = ""
     paused: Annotated[str, Query(max_length=20)] = ""
     source: Annotated[str, Query(max_length=128)] = ""
+    queue: Annotated[str, Query(max_length=128)] = ""
+    task: Annotated[str, Query(max_length=255)] = ""
+    last_state: Annotated[list[str] | None, Query()] = None
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return the parameters of the address that are not empty."""
-        return [(name, value) for name in JOB_LABELS if (value := getattr(self, name))]
+        given = [(name, getattr(self, name)) for name in _JOB_TEXTS]
+        return [(name, value) for name, value in (*given, *(("last_state", s) for s in self.last_state or ())) if value]
 
     def read(self, reader: Reader) -> JobFilter:
         """Read the filter; `reader` keeps the error of each field."""
-        tag, text, source = (reader.tried(partial(_text, getattr(self, name), name)) for name in ("tag", "q", "source"))
-        return JobFilter(tag, text, reader.tried(partial(_paused, self.paused)), source)
+        tag, text, source, queue, task = (
+            reader.tried(partial(_text, getattr(self, name), name)) for name in ("tag", "q", "source", "queue", "task")
+        )
+        states = (reader.tried(partial(_state, name, "last_state")) for name in self.last_state or () if name)
+        return JobFilter(
+            tag, text, reader.tried(partial(_paused, self.paused)), source, queue=queue, task=task,
+            last_states=tuple(filter(None, states)),
+        )  # fmt: skip
 
 
 RunsFilter = Annotated[RunsAsked, Depends()]
@@ -90,11 +104,11 @@ def _paused(text: str) -> bool | None:
     return _PAUSED[text]
 
 
-def _state(name: str) -> RunState:
+def _state(name: str, field: str = "state") -> RunState:
     try:
         return RunState(name)
     except ValueError:
-        raise BadValue("state", name, f"known are {', '.join(state.value for state in RunState)}") from None
+        raise BadValue(field, name, f"known are {', '.join(state.value for state in RunState)}") from None
 
 
 def _refuse(field: str, value: str, allowed: str) -> None:

@@ -8,11 +8,11 @@ from scheduler_service.api.context import Context
 from scheduler_service.api.http.auth import require
 from scheduler_service.api.openapi.documents import answers
 from scheduler_service.api.openapi.parameters import text
+from scheduler_service.api.routes.job_lists import InQueue, LastState, OfTask, Paused, Source, Tag, Words
+from scheduler_service.api.routes.job_lists import read_filter as jobs_filter
 from scheduler_service.api.routes.runs import Time, read_filter
 from scheduler_service.api.services.exports import ExportFormat, export_jobs, export_runs
-from scheduler_service.core.contract.fields import read_text
 from scheduler_service.core.run_state import RunState
-from scheduler_service.ports.lists import JobFilter
 
 router = APIRouter(prefix="/api/v1/exports", tags=["exports"], dependencies=[Depends(require("viewer"))])
 Form = Annotated[ExportFormat, Query(alias="format", description="A table, or an array of whole runs or jobs.")]
@@ -39,14 +39,14 @@ def export(
 @router.get("/jobs", response_class=Response, responses=answers({}, 422))
 def export_list(
     context: Context,
-    tag: Annotated[str | None, text(100, "Jobs with this tag only.")] = None,
-    q: Annotated[str | None, text(200, "Found in id, title or task.")] = None,
-    paused: Annotated[bool | None, Query(description="Only paused, or only active ones.")] = None,
-    source: Annotated[str | None, text(128, "Only what this file owns.")] = None,
+    tag: Tag = None,
+    q: Words = None,
+    paused: Paused = None,
+    source: Source = None,
+    queue: InQueue = None,
+    task: OfTask = None,
+    last_state: LastState = None,
     form: Form = ExportFormat.CSV,
 ) -> Response:
     """Stream every job that matches, by id; hidden values are masked."""
-    for name, value in (("tag", tag), ("q", q), ("source", source)):
-        if value is not None:
-            read_text(value, name)
-    return export_jobs(context, JobFilter(tag, q, paused, source), form)
+    return export_jobs(context, jobs_filter(tag, q, paused, source, queue, task, last_state), form)

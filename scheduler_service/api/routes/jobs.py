@@ -4,7 +4,6 @@ Owns what a request may say of a job, and If-Match on each change; the store dec
 Promises that 2xx is committed and that an equal body changes nothing. Never shows a hidden value, waits for no leader.
 """
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -13,7 +12,7 @@ from uuid_utils.compat import uuid7
 
 from itinerary.protocol.errors import BadValue, BadValues, Conflict, NotFound, StaleVersion
 from itinerary.protocol.identity import JOB_ID
-from itinerary.protocol.instants import Instant, format_instant, parse_instant
+from itinerary.protocol.instants import Instant, parse_instant
 from itinerary.protocol.redaction import unmasked
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.http.auth import Who, require
@@ -28,13 +27,11 @@ from scheduler_service.api.services.merging import merged
 from scheduler_service.api.services.previews import job_preview, next_runs, read_and_preview, warnings_of
 from scheduler_service.core.audit import Caller
 from scheduler_service.core.contract.fields import read_text
-from scheduler_service.core.contract.job_json import known_definition, optional_instant, read_job, shown_body
+from scheduler_service.core.contract.job_json import known_definition, read_job, shown_body
 from scheduler_service.core.contract.request_keys import owned, with_key
 from scheduler_service.core.contract.run_json import run_body
 from scheduler_service.core.contract.run_requests import read_trigger
 from scheduler_service.core.model import Job, Run
-from scheduler_service.ports.history import Outcome, Total
-from scheduler_service.ports.stores import JobFilter
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"], dependencies=[Depends(require("viewer"))])
 OPERATOR = [Depends(require("operator"))]
@@ -122,55 +119,6 @@ def patch_job(context: Context, who: Who, job_id: str, body: JsonObject, if_matc
             context.leader.tell("job_changed", {"job_id": job_id, "change": "modified"})
         return _job_answer(context, stored)
     raise Problem(409, f"job {job_id} has too many concurrent edits; try again", kind="edited-by-others")
-
-
-@router.get("/jobs", responses=answers({200: shapes.JobPage}, 422))
-def list_jobs(
-    context: Context,
-    tag: Annotated[str | None, text(100, "Jobs with this tag only.")] = None,
-    q: Annotated[str | None, text(200, "Found in id, title or task.")] = None,
-    paused: Annotated[bool | None, Query(description="Only paused, or only active ones.")] = None,
-    source: Annotated[str | None, text(128, "Only what this file owns.")] = None,
-    limit: Limit = 100,
-    cursor: Cursor = None,
-    total: Counted = False,
-    with_runs: Annotated[bool, Query(description="Each job with its next and its last run.")] = False,
-) -> Response:
-    """List jobs by id."""
-    for name, value in (("tag", tag), ("q", q), ("cursor", cursor), ("source", source)):
-        if value is not None:
-            read_text(value, name)
-    wanted = JobFilter(tag, q, paused, source)
-    page = context.stores.jobs.list(wanted, limit, cursor)
-    counted = total_body(context.stores.history.count_jobs(wanted), len(page.items)) if total else {}
-    items = _with_runs(context, page.items) if with_runs else [shown_body(job) for job in page.items]
-    return JSONResponse({"items": items, "next_cursor": page.next_cursor, **counted})
-
-
-def total_body(total: Total, shown: int) -> dict[str, Any]:
-    """Return the field that `total=true` adds to a list; at least `shown`, if counting ended early."""
-    return {"total": max(total.number, shown), "total_is_exact": not total.more}
-
-
-def _with_runs(context: ApiContext, jobs: Sequence[Job]) -> list[dict[str, Any]]:
-    now = context.clock()
-    latest = context.stores.history.latest_of([job.job_id for job in jobs], now, 1)
-    return [
-        {
-            **shown_body(job),
-            "next_run_at": next(iter(next_runs(job, now, 1)), None),
-            "last_run": _last(latest[job.job_id]),
-        }
-        for job in jobs
-    ]
-
-
-def _last(newest_first: Sequence[Outcome]) -> dict[str, Any] | None:
-    if not newest_first:
-        return None
-    run = newest_first[0]
-    times = {"scheduled_at": format_instant(run.scheduled_at), "finished_at": optional_instant(run.finished_at)}
-    return {"run_id": run.run_id, "state": run.state.value, **times}
 
 
 @router.get("/jobs/{job_id}", responses=answers({200: shapes.JobOut}, 404))

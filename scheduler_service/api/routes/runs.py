@@ -24,7 +24,8 @@ from scheduler_service.api.openapi import answers as shapes
 from scheduler_service.api.openapi import schemas
 from scheduler_service.api.openapi.documents import answers, body_of
 from scheduler_service.api.openapi.parameters import AS_TIME, GIVEN, order_of, text
-from scheduler_service.api.routes.jobs import OPERATOR, Counted, Cursor, Limit, total_body
+from scheduler_service.api.routes.job_lists import total_body
+from scheduler_service.api.routes.jobs import OPERATOR, Counted, Cursor, Limit
 from scheduler_service.api.services.list_orders import read_order
 from scheduler_service.core.audit import Caller
 from scheduler_service.core.contract.fields import read_text

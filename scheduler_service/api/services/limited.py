@@ -15,7 +15,7 @@ from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.contract.job_plan import JobSet, JobSets, JobsPlan
 from scheduler_service.core.model import Job, NewRun, Run
 from scheduler_service.core.token_limits import Limits
-from scheduler_service.ports.lists import NEWEST_FIRST, Order, RunSort
+from scheduler_service.ports.lists import BY_ID, NEWEST_FIRST, JobSort, Order, RunSort
 from scheduler_service.ports.stores import JobFilter, JobStore, Page, RunFilter, RunStore
 
 T = TypeVar("T")
@@ -69,11 +69,11 @@ class LimitedJobs(JobStore):
             raise NotFound(f"no job {job_id}")
         return job
 
-    def list(self, wanted: JobFilter, limit: int, cursor: str | None) -> Page[Job]:
+    def list(self, wanted: JobFilter, limit: int, cursor: str | None, order: Order[JobSort] = BY_ID) -> Page[Job]:
         """A page may hold fewer rows than match: only so many rows are read."""
         limited = replace(wanted, prefixes=self._limits.jobs)
         return first_with_some(
-            lambda place: self._jobs.list(limited, limit, place), self._limits.has_job, limit, cursor
+            lambda place: self._jobs.list(limited, limit, place, order), self._limits.has_job, limit, cursor
         )
 
     def set_paused(

@@ -15,10 +15,11 @@ from scheduler_service.core.contract.calendar_marks import left_out_body, stands
 from scheduler_service.core.contract.calendar_uses import misfits, refuse_calendars
 from scheduler_service.core.contract.job_warnings import END_OF_TIME, NEVER, NONE_OPEN, is_to_come, job_warnings
 from scheduler_service.core.contract.job_words import job_sentence, schedule_sentence
+from scheduler_service.core.contract.next_runs import next_runs_of, occurrences_of
 from scheduler_service.core.contract.unknown_fields import note
 from scheduler_service.core.model import Job
 from scheduler_service.core.schedules.closed import FURTHEST
-from scheduler_service.core.schedules.preview import Occurrence, preview
+from scheduler_service.core.schedules.preview import Occurrence
 from scheduler_service.core.schedules.schedule import (
     UNPLACED,
     ClosedSchedule,
@@ -37,11 +38,7 @@ Sets = Callable[[Sequence[str]], Mapping[str, Compiled]]
 
 def next_runs(job: Job, now: Instant, count: int = 5) -> list[str]:
     """Return the job's next run times, as texts; none while it is paused indefinitely."""
-    if job.paused and job.paused_until is None:
-        return []
-    after = max(now, job.paused_until - 1) if job.paused and job.paused_until is not None else now
-    found = _occurrences(job.schedule, after, count, job.start_at, job.end_at)
-    return [format_instant(occurrence.at) for occurrence in found]
+    return [format_instant(at) for at in next_runs_of(job, now, count)]
 
 
 def warnings_of(job: Job, now: Instant) -> tuple[str, ...]:
@@ -115,7 +112,7 @@ def _count(value: Any) -> int:
 def _body(
     parsed: ParsedSchedule, after: Instant, count: int, start_at: Instant | None, end_at: Instant | None
 ) -> dict[str, Any]:
-    found = _occurrences(parsed.schedule, after, count, start_at, end_at)
+    found = occurrences_of(parsed.schedule, after, count, start_at, end_at)
     return {
         "occurrences": [
             {"at": format_instant(o.at), "local": o.local, "offset": o.offset, "dst": o.dst, "stands_for": stands}
@@ -145,10 +142,3 @@ def _left_out(
     start = after + 1 if start_at is None else max(after + 1, start_at)
     end = found[-1].at if len(found) >= count else min(start + FURTHEST, END_OF_TIME)
     return left_out_body(schedule, start, end if end_at is None else min(end, end_at), count)
-
-
-def _occurrences(
-    schedule: Schedule, after: Instant, count: int, start_at: Instant | None, end_at: Instant | None
-) -> list[Occurrence]:
-    end = END_OF_TIME if end_at is None else min(end_at, END_OF_TIME)
-    return [] if after >= end else preview(schedule, after, count, start_at=start_at, end_at=end)

@@ -170,6 +170,9 @@ _FILTERS: Final[Mapping[BulkOn, Mapping[str, Callable[[Any, str], Any]]]] = {
         "q": _text,
         "paused": Flag().read,
         "source": _text,
+        "queue": _queue,
+        "task": _text,
+        "last_state": _states,
         "job_ids": _several(_JOB),
     },
 }

@@ -89,6 +89,9 @@ class Bulk(Access):
         q: str | None = None,
         paused: bool | None = None,
         source: str | None = None,
+        in_queue: str | None = None,
+        task: str | None = None,
+        last_state: str | Sequence[str] | None = None,
         job_ids: Sequence[str] | None = None,
         everything: bool = False,
         queue: str | None = None,
@@ -96,7 +99,10 @@ class Bulk(Access):
         until: Moment | None = None,
         idempotency_key: str | None = None,
     ) -> _Order:
-        wanted = given(tag=tag, q=q, paused=paused, source=source, job_ids=job_ids)
+        states = [last_state] if isinstance(last_state, str) else last_state
+        wanted = given(
+            tag=tag, q=q, paused=paused, source=source, queue=in_queue, task=task, last_state=states, job_ids=job_ids
+        )
         options = given(queue=queue, reason=reason, until=moment_text(until, "until"))
         return _order("/jobs/bulk", action, wanted, everything, options, idempotency_key)
 
@@ -111,7 +117,10 @@ class Bulk(Access):
     plan_bulk_jobs = _planning(_order_jobs, "plan_bulk_jobs", "The plan of `bulk_jobs`; changes nothing.")
     bulk_jobs = _beginning(
         _order_jobs, "bulk_jobs",
-        """Begin to "pause", "resume", "move" (to `queue`) or "delete" every job that the filters of `jobs` find.""",
+        """Begin to "pause", "resume", "move" (to `queue`) or "delete" every job that the filters of `jobs` find.
+
+        `in_queue` is the filter by queue.
+        """,
     )  # fmt: skip
 
     def bulk_operation(self, operation_id: str) -> BulkOperation:

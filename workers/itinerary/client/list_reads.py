@@ -23,6 +23,10 @@ class ListReads(LogReads):
         q: str | None = None,
         paused: bool | None = None,
         source: str | None = None,
+        queue: str | None = None,
+        task: str | None = None,
+        last_state: str | Sequence[str] | None = None,
+        sort: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
         total: bool | None = None,
@@ -30,10 +34,13 @@ class ListReads(LogReads):
     ) -> JobPage:
         """One page of jobs by their id; `q` is found in id, title or task, `source` is the file that owns them.
 
-        `total` also counts them, up to 10,000; `with_runs` gives each its `next_run_at` and `last_run`.
+        `last_state` is one or several states of the last run. `sort`: job_id, next_run, last_run or last_state;
+        `-last_run` is the reverse; ApiError 422 where too many jobs match for it. `total` also counts them, up to
+        10,000; `with_runs` gives each its `next_run_at` and `last_run`.
         """
         asked = given(
-            tag=tag, q=q, paused=paused, source=source, limit=limit, cursor=cursor, total=total, with_runs=with_runs
+            tag=tag, q=q, paused=paused, source=source, queue=queue, task=task, last_state=last_state, sort=sort,
+            limit=limit, cursor=cursor, total=total, with_runs=with_runs,
         )  # fmt: skip
         return JobPage.of(self._api.object("GET", "/jobs", params=asked))
 
@@ -44,10 +51,15 @@ class ListReads(LogReads):
         q: str | None = None,
         paused: bool | None = None,
         source: str | None = None,
+        queue: str | None = None,
+        task: str | None = None,
+        last_state: str | Sequence[str] | None = None,
+        sort: str | None = None,
         with_runs: bool | None = None,
     ) -> Iterator[ListedJob]:
         """Every job that passes the filters of `jobs`, page by page."""
-        return _pages(partial(self.jobs, tag=tag, q=q, paused=paused, source=source, with_runs=with_runs))
+        asked = partial(self.jobs, tag=tag, q=q, paused=paused, source=source, with_runs=with_runs)
+        return _pages(partial(asked, queue=queue, task=task, last_state=last_state, sort=sort))
 
     def runs(
         self,
