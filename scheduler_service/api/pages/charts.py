@@ -1,12 +1,13 @@
 """Charts of runs as numbers for an SVG: colour and mark show the result, height the duration. Pure."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from itinerary.protocol.instants import MILLISECOND, MINUTE, Duration, Instant
-from scheduler_service.api.pages.moments import length, moment
+from scheduler_service.api.pages.moments import length, plain_time
 from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.history import Outcome
 
@@ -66,7 +67,7 @@ def duration_chart(newest_first: Sequence[Outcome], timeout: Duration | None, pl
 
 def _bar(run: Outcome, x: int, height: int) -> RunBar:
     took = "" if run.took is None else f", {length(run.took)}"
-    text = f"{moment(run.scheduled_at, 0).plain}: {run.state}{took}"
+    text = f"{plain_time(run.scheduled_at)}: {run.state}{took}"
     return RunBar(x, height, run.state.value, run.state in _MARKED, text, run.run_id)
 
 
@@ -80,8 +81,8 @@ def _log_height(took: Duration | None, longest: Duration) -> int:
 def _text(runs: Sequence[Outcome]) -> str:
     if not runs:
         return "no runs yet"
-    counts = [(state, sum(run.state is state for run in runs)) for state in RunState]
-    return ", ".join(f"{count} {state}" for state, count in counts if count)
+    counts = Counter(run.state for run in runs)
+    return ", ".join(f"{counts[state]} {state}" for state in RunState if counts[state])
 
 
 @dataclass(frozen=True, slots=True)

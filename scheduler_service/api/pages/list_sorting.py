@@ -69,8 +69,11 @@ class Sorting(Generic[S]):
     def _heading(self, sort: Sort[S], address: str, here: Sequence[tuple[str, str]]) -> Heading:
         now = self.order if self.order.by is sort.by else None
         following = Order(sort.by, sort.first_falls if now is None else not now.descending)
-        link = f"{address}?{urlencode([*here, *self._pairs(following)])}"
-        return Heading(link, None if now is None else "descending" if now.descending else "ascending")
+        asked = urlencode([*here, *self._pairs(following)])
+        return Heading(
+            f"{address}?{asked}" if asked else address,
+            None if now is None else "descending" if now.descending else "ascending",
+        )
 
     def _pairs(self, order: Order[S]) -> list[tuple[str, str]]:
         return [] if order == self.usual else [("sort", order.text)]

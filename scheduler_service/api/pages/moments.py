@@ -102,6 +102,13 @@ def moment(instant: Instant, now: Instant) -> Moment:
     return Moment(format_instant(instant), relative(instant, now), wall_time(instant), repeated)
 
 
+def plain_time(instant: Instant) -> str:
+    """Return an instant as `Moment.plain` does; a page of charts has thousands, which need no more of it."""
+    wall = wall_time(instant)
+    repeated = f" {offset_text(instant)}" if is_repeated(instant) else ""
+    return f"{wall[:10]} {wall[11:19]}{repeated}"
+
+
 def optional_moment(instant: Instant | None, now: Instant) -> Moment | None:
     """Like `moment`, for an instant that may be absent."""
     return None if instant is None else moment(instant, now)
