@@ -69,7 +69,7 @@ NEWEST_FIRST: Final = Order(RunSort.SCHEDULED_AT, descending=True)
 class JobFilter:
     """The jobs that a list shows: `text` in id, title or task, `source` as owner, ids with one of the `prefixes`.
 
-    `job_ids`: only these. `last_states`: the newest run that was due is in one of them; a page reads a bounded number
+    `job_ids`: only these. `last_states`: the newest run that was due is in one of them. A page reads a bounded number
     of jobs for it, and may have fewer than asked for.
     """
 

@@ -21,7 +21,7 @@ _VALUED, _WITHOUT, _FROM_THE_START = 0, 1, 2
 
 
 class _Window(NamedTuple):
-    """What is sorted together: runs from `lower` on and before `upper`, by time and id; None: without that bound."""
+    """The runs that are sorted together: from `lower` on and before `upper`, by time and id; None is no bound."""
 
     upper: tuple[int, int] | None
     lower: tuple[int, int] | None

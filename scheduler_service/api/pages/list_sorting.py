@@ -13,7 +13,7 @@ S = TypeVar("S", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True)
 class Sort(Generic[S]):
-    """A value that sorts, the column that shows it, and its name with both directions in words."""
+    """A value that sorts, the column that shows it, its name, and the names of both directions."""
 
     by: S
     column: str

@@ -97,8 +97,8 @@ def list_runs(
     """List runs without their attempts: by their scheduled time, newest first, or sorted by `sort`.
 
     A page reads at most 10,000 runs for `task`, `limit_name` and `limit_key`: it may have fewer than asked for.
-    All runs are sorted by `scheduled_at` only. By another value the newest 10,000 that the filter finds are sorted,
-    and behind them the 10,000 before; runs without the value come last in theirs.
+    All runs are sorted by `scheduled_at` only. By another value the newest 10,000 that the filter finds are sorted.
+    Behind them come the 10,000 before. Runs without the value come last in theirs.
     """
     if cursor is not None:
         read_text(cursor, "cursor")
