@@ -7,7 +7,7 @@ written anew once, which takes a second for 100,000 jobs; nobody edits jobs mean
 from alembic import op
 
 revision = "0041"
-down_revision = "0042"
+down_revision = "0044"
 branch_labels = None
 depends_on = None
 
