@@ -67,9 +67,9 @@ jobs: Final = Table(
     Column("updated_at", InstantColumn, nullable=False),
     Column("deleted", Boolean, nullable=False),
     Column("source", KEY),
-    Column("placed_anchor", InstantColumn),
-    Column("placed_at", InstantColumn),
+    *(Column(name, InstantColumn) for name in ("placed_anchor", "placed_at")),
     *(Column(name, KEY, Computed(field_of(name), persisted=True)) for name in ("queue", "task")),
+    *(Index(f"ix_jobs_{name}", name, "job_id") for name in ("queue", "task")),
 )
 
 job_versions: Final = Table(
@@ -293,8 +293,6 @@ partial_index(
 )
 partial_index("ix_runs_tried_again", runs.c.job_id, runs.c.scheduled_at, where=runs.c.retry_of.is_not(None))
 partial_index("ix_runs_again", runs.c.retry_of, runs.c.id, where=runs.c.retry_of.is_not(None))
-Index("ix_jobs_queue", jobs.c.queue, jobs.c.job_id)
-Index("ix_jobs_task", jobs.c.task, jobs.c.job_id)
 partial_index("ix_jobs_unplanned", jobs.c.job_id, where=IS_UNPLANNED)
 partial_index("ix_jobs_deleted", jobs.c.effective_from, jobs.c.job_id, where=jobs.c.deleted == true())
 partial_index("ix_jobs_source", jobs.c.source, where=jobs.c.source.is_not(None))
