@@ -1,26 +1,35 @@
 """A large history in PostgreSQL, made there in a minute: 100,000 jobs, of which 2,000 ran, some much more than others.
 
 Of a month of runs 1 % failed. A few rare kinds lie where a planner does not expect them: `cancelled` only among the
-oldest, and the queue `rare` among the oldest too.
+oldest, and the queue `rare` among the oldest too. One job in ten is of the queue `mail`. Leaders counted all the time,
+with as many queues as a sample may name.
 """
 
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, insert, text
 
+from itinerary.protocol.batches import batched
+from itinerary.protocol.instants import SECOND
 from scheduler_service.core.contract.job_json import definition_of
-from scheduler_service.sql.database import Database
+from scheduler_service.core.samples import DELAY_BOUNDS, MOST_QUEUES, QueueSample, Sample, Step
+from scheduler_service.sql.database import Database, host_now
+from scheduler_service.sql.record_tables import samples
+from scheduler_service.sql.samples import row_of
 from tests.support.store_bed import a_job
 
 JOBS: Final = 100_000
 BUSY_JOBS: Final = 2_000
+_AT_ONCE: Final = 500
 _JOBS: Final = """
 INSERT INTO jobs (job_id, definition, tags, search_text, paused, version, planned_version, effective_from, created_at,
                   updated_at, deleted)
-SELECT name, replace(:definition, 'job-name', name)::json, E'\\n"t' || n % 100 || E'"\\n', name || E'\\n\\npkg.task',
+SELECT name, replace(replace(:definition, 'job-name', name), '"default"',
+                     CASE WHEN n % 10 = 0 THEN '"mail"' ELSE '"default"' END)::json,
+       E'\\n"t' || n % 100 || E'"\\n', name || E'\\n\\npkg.task',
        n % 1000 = 7, 1, 1, now() - interval '60 days', now() - interval '60 days', now() - interval '60 days', false
 FROM (SELECT n, 'job-' || lpad(n::text, 6, '0') AS name FROM generate_series(0, :jobs - 1) n) AS numbered
 """
@@ -55,7 +64,8 @@ FROM (SELECT n, now() - (n - 0.5) * :step * interval '1 s' AS at,
 
 _CONSTRAINTS: Final = """
 SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint
-WHERE conrelid IN ('runs'::regclass, 'run_attempts'::regclass) AND contype IN ('u', 'f') ORDER BY contype
+WHERE conrelid IN ('runs'::regclass, 'run_attempts'::regclass, 'attempt_logs'::regclass) AND contype IN ('u', 'f')
+ORDER BY contype
 """
 _INDEXES: Final = """
 SELECT indexname, indexdef FROM pg_indexes WHERE tablename = 'runs' AND indexname NOT IN ('pk_runs', 'uq_runs_run_id')
@@ -73,9 +83,27 @@ def fill(database: Database, runs: int, days: int = 30) -> None:
         connection.execute(text(_VERSIONS))
         with _indexed_afterwards(connection):
             connection.execute(text(_RUNS), {"runs": runs, "busy": BUSY_JOBS, "step": step})
+        for rows in batched(_samples(), _AT_ONCE):
+            connection.execute(insert(samples), [*rows])
     with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text("SET statement_timeout = 0"))
         connection.execute(text("VACUUM ANALYZE"))
+
+
+def _samples() -> Iterator[dict[str, Any]]:
+    """What leaders would have written down by now."""
+    now = host_now()
+    for step in Step:
+        for place in range(step.kept // step.length):
+            at = now - now % step.length - place * step.length
+            queues = {f"queue-{number}": _figures(place + number, 2) for number in range(MOST_QUEUES)}
+            delays = [(place + number) % 40 for number in range(len(DELAY_BOUNDS) + 1)]
+            sample = Sample(at, 1, "1", _figures(place, 2 * MOST_QUEUES), tuple(delays), 8, 0, queues, ("1",))
+            yield row_of(step, sample)
+
+
+def _figures(place: int, ran: int) -> QueueSample:
+    return QueueSample(place % 7 * SECOND, place % 5, place % 3, ran, ran, int(place % 11 == 0), int(place % 101 == 0))
 
 
 @contextmanager

@@ -134,7 +134,7 @@ def _planned(jobs: JobStore, wanted: PlanFilter, may_go_on: Callable[[], bool]) 
     found: list[Planned] = []
     cursor = None
     while may_go_on():
-        page = jobs.list(JobFilter(tag=wanted.tag), _PAGE, cursor)
+        page = jobs.list(JobFilter(tag=wanted.tag, queue=wanted.queue), _PAGE, cursor)
         found += _of_jobs(page.items, wanted)
         cursor = page.next_cursor
         if cursor is None:
