@@ -71,11 +71,13 @@ def test_an_attempt_that_is_over_has_the_last_that_it_showed(api: TestClient, se
     with closing(Database(settings.database_url, pool_size=1)) as database:
         ended = old_run(now, started_at=now, worker="w", attempt=2, state="failed", progress=[1000, 1000, "rows"])
         endless = old_run(now, started_at=now, worker="w", progress=[7, None, ""])
-        for run in (ended, endless):
+        silent = old_run(now, started_at=now, worker="w", attempt=2, state="failed")
+        for run in (ended, endless, silent):
             keep(database, run)
         first = {"run_id": ended["run_id"], "attempt": 1, "outcome": "lost", "pending_at": now, "finished_at": now}
         with database.write() as connection:
             connection.execute(insert(run_attempts), {**first, "progress": [412, 1000, "rows"]})
+            connection.execute(insert(run_attempts), {**first, "run_id": silent["run_id"]})
     at = format_instant(now)
     body = api.get(f"{RUNS}/{ended['run_id']}").json()
     whole = {"done": 1000, "total": 1000, "unit": "rows", "at": at}
@@ -89,6 +91,7 @@ def test_an_attempt_that_is_over_has_the_last_that_it_showed(api: TestClient, se
     page = api.get(f"/runs/{endless['run_id']}").text
     assert "<p>7 <small>when it ended" in page
     assert "<progress" not in page
+    assert api.get(f"/runs/{silent['run_id']}").status_code == 200, "of two attempts none showed any"
 
 
 def test_a_run_that_ended_or_waits_asks_nobody(api: TestClient, leader: AnsweringLeader, running: list[str]) -> None:
