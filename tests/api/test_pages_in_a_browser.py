@@ -137,7 +137,7 @@ def test_what_is_refused_stays_on_its_page_with_the_sentence_at_its_field(browse
     browser.click(".acting button[value=pause]")
     browser.wait_for("document.querySelector('.trouble')")
     assert "Tick some rows" in browser.text(".trouble")
-    browser.click(".lead a")
+    browser.click(".crumbs a")
     browser.wait_for("document.querySelector('[name=q]')")
     assert browser.run("document.querySelector('[name=q]').value") == "job-with"
     assert [said for said in browser.complaints if "422" not in said] == []

@@ -37,6 +37,7 @@ RULES = re.compile(
     r"|never has it|zone files as|no others were adopted|a date such as|give its code|RFC 3339 time with an offset"
     r"|count by free days|give nth as well|an address that begins with https|a schedule of its own is placed"
     r"|at most 366 days after the beginning|the window has more than|give whole minutes|nothing places a monitor"
+    r"|give a day such as|at most 7 days by hour|nobody signs in here|give path and query"
     r"|such as mon-fri|to subscribe to it|give two days|a list of 1 to 50 times|give it as text|give both, or none"
     r"|an empty filter finds everything|leave it out where a filter|name the states to run"
     r"|name the queue to move to|this belongs to (move|pause)"

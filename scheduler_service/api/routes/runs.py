@@ -98,7 +98,7 @@ def list_runs(
 
     A page reads at most 10,000 runs for `task`, `limit_name` and `limit_key`: it may have fewer than asked for.
     All runs are sorted by `scheduled_at` only. By another value the newest 10,000 that the filter finds are sorted.
-    Behind them come the 10,000 before. Runs without the value come last in theirs.
+    Behind them come the 10,000 before. In each part, runs without the value come last.
     """
     if cursor is not None:
         read_text(cursor, "cursor")
