@@ -24,25 +24,32 @@ from scheduler_service.ports.lists import BY_ID, JobFilter, JobSort
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"], dependencies=[Depends(require("viewer"))])
 
-Tag = Annotated[str | None, text(100, "Jobs with this tag only.")]
-Words = Annotated[str | None, text(200, "Found in id, title or task.")]
-Paused = Annotated[bool | None, Query(description="Only paused, or only active ones.")]
-Source = Annotated[str | None, text(128, "Only what this file owns.")]
-InQueue = Annotated[str | None, text(128, "Only jobs of this queue.")]
-OfTask = Annotated[str | None, text(255, "Only jobs of this task.")]
-LastState = Annotated[list[RunState] | None, Query(description="Of the newest run that was due; may be repeated.")]
+
+def read_filter(
+    tag: Annotated[str | None, text(100, "Jobs with this tag only.")] = None,
+    q: Annotated[str | None, text(200, "Found in id, title or task.")] = None,
+    paused: Annotated[bool | None, Query(description="Only paused, or only active ones.")] = None,
+    source: Annotated[str | None, text(128, "Only what this file owns.")] = None,
+    queue: Annotated[str | None, text(128, "Only jobs of this queue.")] = None,
+    task: Annotated[str | None, text(255, "Only jobs of this task.")] = None,
+    last_state: Annotated[
+        list[RunState] | None, Query(description="Of the newest run that was due; may be repeated.")
+    ] = None,
+) -> JobFilter:
+    """Read the filters of a list of jobs; BadValue."""
+    for name, value in {"tag": tag, "q": q, "source": source, "queue": queue, "task": task}.items():
+        if value is not None:
+            read_text(value, name)
+    return JobFilter(tag, q, paused, source, queue=queue, task=task, last_states=tuple(last_state or ()))
+
+
+Filtered = Annotated[JobFilter, Depends(read_filter)]
 
 
 @router.get("/jobs", responses=answers({200: shapes.JobPage}, 422))
 def list_jobs(
     context: Context,
-    tag: Tag = None,
-    q: Words = None,
-    paused: Paused = None,
-    source: Source = None,
-    queue: InQueue = None,
-    task: OfTask = None,
-    last_state: LastState = None,
+    wanted: Filtered,
     sort: Annotated[str | None, order_of(JobSort, "By this value; with `-` before it the reverse.")] = None,
     limit: Limit = 100,
     cursor: Cursor = None,
@@ -56,22 +63,10 @@ def list_jobs(
     """
     if cursor is not None:
         read_text(cursor, "cursor")
-    wanted = read_filter(tag, q, paused, source, queue, task, last_state)
     page = context.stores.jobs.list(wanted, limit, cursor, read_order(sort, BY_ID))
     counted = total_body(context.stores.history.count_jobs(wanted), len(page.items)) if total else {}
     items = _with_runs(context, page.items) if with_runs else [shown_body(job) for job in page.items]
     return JSONResponse({"items": items, "next_cursor": page.next_cursor, **counted})
-
-
-def read_filter(
-    tag: str | None, q: str | None, paused: bool | None, source: str | None, queue: str | None, task: str | None,
-    last_state: list[RunState] | None,
-) -> JobFilter:  # fmt: skip
-    """Read the filters of a list of jobs; BadValue."""
-    for name, value in {"tag": tag, "q": q, "source": source, "queue": queue, "task": task}.items():
-        if value is not None:
-            read_text(value, name)
-    return JobFilter(tag, q, paused, source, queue=queue, task=task, last_states=tuple(last_state or ()))
 
 
 def total_body(total: Total, shown: int) -> dict[str, Any]:

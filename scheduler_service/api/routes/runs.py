@@ -23,7 +23,7 @@ from scheduler_service.api.http.problems import Problem
 from scheduler_service.api.openapi import answers as shapes
 from scheduler_service.api.openapi import schemas
 from scheduler_service.api.openapi.documents import answers, body_of
-from scheduler_service.api.openapi.parameters import AS_TIME, GIVEN, order_of, text
+from scheduler_service.api.openapi.parameters import AS_TIME, order_of, text
 from scheduler_service.api.routes.job_lists import total_body
 from scheduler_service.api.routes.jobs import OPERATOR, Counted, Cursor, Limit
 from scheduler_service.api.services.list_orders import read_order
@@ -78,17 +78,34 @@ def enqueue_batch(context: Context, who: Who, body: JsonObject, key: Idempotency
     return JSONResponse({"runs": [run_body(run) for run, _ in enqueued]}, 201)
 
 
-@router.get("/runs", dependencies=READER, responses=answers({200: shapes.RunPage}, 422))
-def list_runs(
-    context: Context,
-    job_id: Annotated[str | None, Query(max_length=128, json_schema_extra=GIVEN)] = None,
+def read_filter(
+    job_id: Annotated[str | None, text(128, "Only runs of this job.")] = None,
     state: Annotated[list[RunState] | None, Query(description="May be repeated.")] = None,
-    queue: Annotated[str | None, Query(max_length=128, json_schema_extra=GIVEN)] = None,
+    queue: Annotated[str | None, text(128, "Only runs of this queue.")] = None,
     since: Time = None,
     until: Time = None,
     task: Annotated[str | None, text(255, "Only runs of this task.")] = None,
     limit_name: Annotated[str | None, text(128, "Only runs that count for this limit.")] = None,
     limit_key: Annotated[str | None, text(256, "Only runs with this key of a limit.")] = None,
+) -> RunFilter:
+    """Read the filters of a list of runs; BadValue."""
+    texts = {"job_id": job_id, "queue": queue, "task": task, "limit_name": limit_name, "limit_key": limit_key}
+    for name, given in texts.items():
+        if given is not None:
+            read_text(given, name)
+    return RunFilter(
+        job_id, tuple(state or ()), queue, _instant(since, "since"), _instant(until, "until"), task=task,
+        limit_name=limit_name, limit_key=limit_key,
+    )  # fmt: skip
+
+
+Filtered = Annotated[RunFilter, Depends(read_filter)]
+
+
+@router.get("/runs", dependencies=READER, responses=answers({200: shapes.RunPage}, 422))
+def list_runs(
+    context: Context,
+    wanted: Filtered,
     sort: Annotated[str | None, order_of(RunSort, "By this value; with `-` before it the reverse.")] = None,
     limit: Limit = 100,
     cursor: Cursor = None,
@@ -102,27 +119,11 @@ def list_runs(
     """
     if cursor is not None:
         read_text(cursor, "cursor")
-    wanted = read_filter(job_id, state, queue, since, until, task, limit_name, limit_key)
     page = context.stores.runs.list(wanted, limit, cursor, read_order(sort, NEWEST_FIRST))
     counted = total_body(context.stores.history.count_runs(wanted), len(page.items)) if total else {}
     progress = context.progress_of(*page.items)
     items = [run_body(run, progress.get(run.run_id)) for run in page.items]
     return JSONResponse({"items": items, "next_cursor": page.next_cursor, **counted})
-
-
-def read_filter(
-    job_id: str | None, state: list[RunState] | None, queue: str | None, since: str | None, until: str | None,
-    task: str | None, limit_name: str | None, limit_key: str | None,
-) -> RunFilter:  # fmt: skip
-    """Read the filters of a list of runs; BadValue."""
-    texts = {"job_id": job_id, "queue": queue, "task": task, "limit_name": limit_name, "limit_key": limit_key}
-    for name, given in texts.items():
-        if given is not None:
-            read_text(given, name)
-    return RunFilter(
-        job_id, tuple(state or ()), queue, _instant(since, "since"), _instant(until, "until"), task=task,
-        limit_name=limit_name, limit_key=limit_key,
-    )  # fmt: skip
 
 
 @router.get("/runs/{run_id}", dependencies=READER, responses=answers({200: shapes.RunOut}, 404))
