@@ -4,7 +4,6 @@ Standard library only; environments.py beside it creates the environments that t
 """
 
 import os
-import signal
 import subprocess
 import sys
 
@@ -105,7 +104,7 @@ def test(arguments: list[str]) -> None:
     cores = os.cpu_count() or 1
     if "--fast" in arguments:
         rest = [word for word in arguments if word != "--fast"]
-        become(python, [*pytest, "-m", "not slow and not e2e and not postgres", *by_file(cores + 1), *rest])
+        become(python, [*pytest, "-m", "not slow and not e2e and not postgres", *by_file(2 * cores), *rest])
     if "--matrix" in arguments:
         rest = [word for word in arguments if word != "--matrix"]
         os.environ["TEST_MATRIX"] = "1"
@@ -114,10 +113,8 @@ def test(arguments: list[str]) -> None:
     programs_for_ci()
     if arguments:
         become(python, [*pytest, *arguments])
-    # Most of these tests wait more than they work. What measures delays runs after them, with nothing beside it.
-    first = run(python, [*pytest, "-m", "not alone", *by_file(2 * cores + 1)])
-    second = run(python, [*pytest, "-m", "alone"]) if first in (0, 1) else 0
-    sys.exit(first or second)
+    # Most of these tests wait more than they work.
+    become(python, [*pytest, *by_file(2 * cores + 1)])
 
 
 def by_file(processes: int) -> list[str]:
@@ -165,17 +162,6 @@ def become(python: str, arguments: list[str], env: dict[str, str] | None = None)
     """Replace this process by the environment's Python; no package of the working directory shadows ours."""
     sys.stdout.flush()
     os.execve(python, [python, "-P", *arguments], env or scrubbed(os.environ))
-
-
-def run(python: str, arguments: list[str]) -> int:
-    """Run the environment's Python to its end; a signal to this process ends the child first."""
-    child = subprocess.Popen([python, "-P", *arguments], env=scrubbed(os.environ))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C reaches the child by itself
-    signal.signal(signal.SIGTERM, lambda *_: child.terminate())
-    status = child.wait()
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    return status if status >= 0 else 128 - status
 
 
 if __name__ == "__main__":

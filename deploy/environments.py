@@ -42,6 +42,7 @@ SERVER_WHEELS = {
 }
 OLDEST_GLIBC = (2, 28)
 EVERY_SECONDS = 5.0
+AGAIN_AFTER_SECONDS = 60.0
 
 # Other variables of a machine must neither hide a fault of ours nor cause one.
 KEPT = {
@@ -143,7 +144,7 @@ def install_with_pip(home: Path, lock_file: Path) -> None:
             f"  Debian, Ubuntu:  sudo apt-get install python3-venv\n"
             f"  with pip:        {os.path.basename(sys.executable)} -m pip install --user uv"
         )
-    with ticking(lambda: "creating the environment"):
+    with ticking(lambda: "creating the environment; unpacking pip takes longest"):
         subprocess.run([base_python(), "-m", "venv", str(home)], check=True)
     fill = [str(python_of(home)), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
     with_progress([*fill, *requirements(home, lock_file)], home, lock_file)
@@ -173,13 +174,18 @@ def with_progress(command: list[str], home: Path, lock_file: Path) -> None:
 
 @contextmanager
 def ticking(message: Callable[[], str]) -> Iterator[None]:
-    """Show progress until the block ends: each second on one line of a terminal, elsewhere every five."""
+    """Show progress until the block ends: each second on one line of a terminal, elsewhere by news or minutes."""
     terminal = sys.stderr.isatty()
     began, done = time.monotonic(), threading.Event()
 
     def tick() -> None:
+        last, shown_at = "", began
         while not done.wait(1 if terminal else EVERY_SECONDS):
-            text = f"  {message()} ({time.monotonic() - began:.0f} s)"
+            said, now = message(), time.monotonic()
+            if not terminal and said == last and now - shown_at < AGAIN_AFTER_SECONDS:
+                continue
+            last, shown_at = said, now
+            text = f"  {said} ({now - began:.0f} s)"
             print(f"\r\033[K{text}" if terminal else text, end="" if terminal else "\n", file=sys.stderr, flush=True)
 
     thread = threading.Thread(target=tick, daemon=True)

@@ -4,13 +4,16 @@ Each xdist worker has its own. `TEST_REDIS_URL` and `TEST_DATABASE_URL` name run
 """
 
 import atexit
+import fcntl
 import gc
 import os
 import re
 import shutil
 import signal
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from hypothesis import HealthCheck, settings
 from sqlalchemy import make_url
 
 from scheduler_service.local.redis_server import find_server
+from tests.support.examples import WHOLE_RUN
 from tests.support.postgres_server import PostgresServer, create_database, drop_database
 from tests.support.redis_server import RedisServer
 
@@ -27,23 +31,30 @@ from tests.support.redis_server import RedisServer
 # milliseconds. A process that is killed loses nothing there either.
 IN_MEMORY = Path("/dev/shm")
 ROOM_FOR_FILES = 4 << 30
+FEW_EXAMPLES = 30
 LONGEST_FIRST = ("replay/", "e2e/", "deploy/test_code_rules", "workers/", "api/")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let SIGTERM end a run as Ctrl-C does: the servers are stopped and their files removed.
 
-    A slow machine makes no property false: hypothesis judges values, not times.
+    A slow machine makes no property false: hypothesis judges values, not times. The fast part tries fewer of them.
     """
     for number in (signal.SIGTERM, signal.SIGINT):  # in a shell's background SIGINT is ignored, and so in all children
         signal.signal(number, signal.default_int_handler)
     # Hundreds of processes are started: compiling the same modules in each of them would be half of the work.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
-    settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    # redis-py looks its own version up in its package's metadata for every connection.
+    redis.utils.get_lib_version = cache(redis.utils.get_lib_version)
+    settings.register_profile(
+        "any machine",
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+        max_examples=FEW_EXAMPLES if "not slow" in config.option.markexpr else WHOLE_RUN,
+    )
     settings.load_profile("any machine")
-    measures_delays = config.option.markexpr == "alone"
-    if not measures_delays and IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free >= ROOM_FOR_FILES:
+    if IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free >= ROOM_FOR_FILES:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))  # where `tmp_path` is
 
 
@@ -54,10 +65,26 @@ def pytest_collection() -> Generator[None, object, object]:
     gc.set_threshold(50_000, 20, 20)
     atexit.register(gc.freeze)
     try:
-        return (yield)
+        with _compiled_once():
+            return (yield)
     finally:
         gc.freeze()
         gc.enable()
+
+
+@contextmanager
+def _compiled_once() -> Iterator[None]:
+    """In a fresh clone, let the first process compile what it collects; the others wait, then read what it wrote."""
+    here = Path(__file__)
+    if any(here.parent.glob("api/__pycache__/test_*.pyc")):
+        yield
+        return
+    with here.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(file, fcntl.LOCK_SH)
+        yield
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -65,11 +92,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     chosen: str = config.option.markexpr
     if collection_path.suffix != ".py":
         return None
-    text = collection_path.read_text("utf-8")
-    if chosen == "alone":
-        return None if "pytest.mark.alone" in text else True
     if not re.fullmatch(r"not \w+( and not \w+)*", chosen):
         return None
+    text = collection_path.read_text("utf-8")
     of_all = re.search(r"^pytestmark = (\[[^]]*\]|.*)", text, re.MULTILINE)
     marks = set(re.findall(r"pytest\.mark\.(\w+)", of_all[1])) if of_all else set()
     return True if marks & set(re.findall(r"not (\w+)", chosen)) else None
@@ -79,11 +104,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first: side by side, none of those is then left to the end."""
     tests = f"{Path(__file__).parent.name}/"
 
-    def place(item: pytest.Item) -> int:
-        path = item.nodeid.removeprefix(tests)
+    @cache
+    def place(file: str) -> int:
+        path = file.removeprefix(tests)
         return next((place for place, start in enumerate(LONGEST_FIRST) if path.startswith(start)), len(LONGEST_FIRST))
 
-    items.sort(key=place)
+    items.sort(key=lambda item: place(item.nodeid.partition("::")[0]))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -117,14 +143,30 @@ def _session_valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield server.url
 
 
+@pytest.fixture(scope="session")
+def _emptied() -> Iterator[Callable[[str], str]]:
+    """Empties a database of Redis, by one connection for all tests."""
+    clients: dict[str, redis.Redis] = {}
+
+    def emptied(url: str) -> str:
+        if url not in clients:
+            clients[url] = redis.Redis.from_url(url, socket_timeout=5)
+        clients[url].flushdb()
+        return url
+
+    yield emptied
+    for client in clients.values():
+        client.close()
+
+
 @pytest.fixture
-def redis_url(_session_redis: str) -> str:
+def redis_url(_session_redis: str, _emptied: Callable[[str], str]) -> str:
     """An empty database of the session's real Redis."""
     return _emptied(_session_redis)
 
 
 @pytest.fixture
-def valkey_url(_session_valkey: str) -> str:
+def valkey_url(_session_valkey: str, _emptied: Callable[[str], str]) -> str:
     """An empty database of the server that `itinerary up` embeds."""
     return _emptied(_session_valkey)
 
@@ -183,9 +225,11 @@ def empty_postgres_url(_session_postgres: str, worker_number: int) -> Iterator[s
 @pytest.fixture(scope="session")
 def _sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from scheduler_service.sql.migrations import upgrade
+    from tests.support.compiled_once import share_compiled_statements
 
     path = tmp_path_factory.mktemp("sqlite") / "template.db"
     upgrade(f"sqlite:///{path}")
+    share_compiled_statements()
     return path
 
 
@@ -215,10 +259,4 @@ def database_url(request: pytest.FixtureRequest) -> str:
 def empty_database_url(request: pytest.FixtureRequest) -> str:
     """The same test on both databases, without a table."""
     url: str = request.getfixturevalue(f"empty_{request.param}_url")
-    return url
-
-
-def _emptied(url: str) -> str:
-    with redis.Redis.from_url(url, socket_timeout=5) as client:
-        client.flushdb()
     return url

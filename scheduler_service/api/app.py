@@ -18,6 +18,7 @@ from scheduler_service.api.http.guards import SafeHeaders, SameSite
 from scheduler_service.api.http.problems import install_problem_handlers
 from scheduler_service.api.http.rate_limit import RateLimit, rate_of
 from scheduler_service.api.http.request_ids import RequestId
+from scheduler_service.api.http.under_way import UnderWay
 from scheduler_service.api.openapi.documents import document_text, install_document, operation_id
 from scheduler_service.api.pages import balancing, dashboard
 from scheduler_service.api.pages.identity import provider_of
@@ -71,6 +72,7 @@ def build_app(context: ApiContext) -> FastAPI:
     app.add_middleware(SameSite, loopback_only=not context.settings.asks_who)
     app.add_middleware(SafeHeaders)
     app.add_middleware(RequestId)
+    app.add_middleware(UnderWay, requests=context.plans.requests)
     return app
 
 

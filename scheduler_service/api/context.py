@@ -16,6 +16,7 @@ from scheduler_service.api.services.leader_line import LeaderLine
 from scheduler_service.api.services.limit_figures import LimitFigures
 from scheduler_service.api.services.limited_reads import LimitedLeader, limited_stores, sees_run
 from scheduler_service.api.services.live_progress import LiveProgress
+from scheduler_service.api.services.past_steps import PastSteps
 from scheduler_service.api.services.plans import Plans
 from scheduler_service.api.services.ran import PastDays
 from scheduler_service.bootstrap.parts import Stores
@@ -24,6 +25,7 @@ from scheduler_service.core.audit import Caller
 from scheduler_service.core.calendars.model import Compiled
 from scheduler_service.core.model import Run
 from scheduler_service.core.run_state import RunState
+from scheduler_service.core.token_limits import NO_LIMITS, Limits
 
 
 def system_clock() -> Instant:
@@ -33,7 +35,7 @@ def system_clock() -> Instant:
 
 @dataclass(frozen=True, slots=True)
 class ApiContext:
-    """The parts of one API process."""
+    """The parts of one API process; `limits` are the caller's, and part of the name of all that is kept for it."""
 
     settings: Settings
     stores: Stores
@@ -43,7 +45,9 @@ class ApiContext:
     limit_figures: LimitFigures = field(default_factory=LimitFigures)
     plans: Plans = field(default_factory=Plans)
     past_days: PastDays = field(default_factory=PastDays)
+    past_steps: PastSteps = field(default_factory=PastSteps)
     live_progress: LiveProgress = field(default_factory=LiveProgress)
+    limits: Limits = NO_LIMITS
 
     def ask_leader(self, what: str, subject: str | None = None) -> Mapping[str, Any]:
         """Return the leader's answer; Problem 503 at once if nobody leads, after a second if it does not answer."""
@@ -81,7 +85,8 @@ def _context(request: Request) -> ApiContext:
     if who is None or who.limits.none:
         return context
     stores = limited_stores(context.stores, who.limits, who)
-    return replace(context, stores=stores, leader=LimitedLeader(context.leader, who.limits, sees_run(stores)))
+    leader = LimitedLeader(context.leader, who.limits, sees_run(stores))
+    return replace(context, stores=stores, leader=leader, limits=who.limits)
 
 
 Context = Annotated[ApiContext, Depends(_context)]

@@ -70,7 +70,6 @@ from scheduler_service.sql.jobs import SqlJobStore
 from scheduler_service.sql.leader.store import SqlLeaderStore
 from scheduler_service.sql.lease import SqlLeaseStore
 from scheduler_service.sql.limits import SqlLimitStore
-from scheduler_service.sql.migrations import check_schema
 from scheduler_service.sql.monitors import SqlMonitorStore
 from scheduler_service.sql.outbox import SqlOutbox
 from scheduler_service.sql.pruning import SqlPruning
@@ -79,6 +78,7 @@ from scheduler_service.sql.run_pages import SqlHistoryStore
 from scheduler_service.sql.runs import SqlRunStore
 from scheduler_service.sql.samples import SqlSampleStore
 from scheduler_service.sql.saved_views import SqlSavedViewStore
+from scheduler_service.sql.schema_version import check_schema
 from scheduler_service.sql.sessions import SqlSessionStore
 from scheduler_service.sql.share_links import SqlShareLinkStore
 from scheduler_service.sql.sign_ins import SqlSignInStore

@@ -205,6 +205,9 @@ class CeleryDispatcher(Dispatcher):
 
 def _bounded(messages: Sequence[bytes]) -> Iterator[list[bytes]]:
     """Split the messages into parts that one command may carry."""
+    if len(messages) <= _PUSHED_AT_ONCE and sum(map(len, messages)) <= _PUSHED_BYTES:
+        yield [*messages]
+        return
     part: list[bytes] = []
     size = 0
     for message in messages:

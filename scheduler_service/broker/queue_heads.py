@@ -6,6 +6,7 @@ Only reads, and reads a bounded part. Uses the same keys as workers with the sam
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import redis
 
@@ -28,9 +29,16 @@ def is_redis(channel: Any) -> bool:
     return hasattr(channel, "global_keyprefix") and hasattr(channel, "priority_steps")
 
 
+# A client costs as much as filling twenty messages.
+_CLIENTS: Final[WeakKeyDictionary[Any, redis.Redis]] = WeakKeyDictionary()
+
+
 def client_of(channel: Any) -> redis.Redis:
     """A client on kombu's own pool; the caller prefixes its keys, since kombu prefixes only the commands it uses."""
-    return redis.Redis(connection_pool=channel.pool)
+    client = _CLIENTS.get(channel)
+    if client is None:
+        client = _CLIENTS[channel] = redis.Redis(connection_pool=channel.pool)
+    return client
 
 
 def prefixed(channel: Any, key: str) -> str:

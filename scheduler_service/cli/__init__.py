@@ -3,16 +3,16 @@
 Exit status: 0 done, 1 the operation failed, 2 wrong usage. An error is one line on stderr that says what to do.
 """
 
-import atexit
-import gc
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from scheduler_service.runtime.collector import collect_rarely
+
 
 def main() -> None:
     """Run the console entry; imports only what the command needs."""
-    _collect_rarely()
+    collect_rarely()
     try:
         from scheduler_service.cli.program import run
     except ImportError:
@@ -22,15 +22,6 @@ def main() -> None:
         print(f"itinerary: {error}", file=sys.stderr)
         sys.exit(1)
     run()
-
-
-def _collect_rarely() -> None:
-    """Spare the collector what stays: a search of all modules after every 700 new objects, and once more at the end.
-
-    A command that lists jobs spends two thirds of its CPU time on that.
-    """
-    gc.set_threshold(50_000, 20, 20)
-    atexit.register(gc.freeze)
 
 
 def _package_error() -> str | None:

@@ -1,8 +1,8 @@
 """`itinerary jobs apply FILE`: jobs as code, planned first, then applied as planned."""
 
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -55,14 +55,14 @@ def apply(
     if prune and not owner:
         raise BadValue("--prune", True, "name a source: only what a source owns can be pruned")
     unsure = named is None and prune is None
-    wanted = JobsToApply(owner or None, found.jobs, prune is not False and bool(owner), take_over, unsure)
+    wanted = JobsToApply(
+        owner or None, found.jobs, prune is not False and bool(owner), take_over, unsure, found.monitors
+    )
     with open_client() as client:
         changes = _apply_calendars(client, found.calendars, dry_run=dry_run or check, yes=yes)
-        if (dry_run or check) and "added" in changes.values():
-            typer.echo("the jobs are planned once these calendars are there", err=True)
-            differs = True
-        else:
-            differs = carry_out(client, wanted, dry_run=dry_run or check, yes=yes, as_json=as_json) or bool(changes)
+        if dry_run or check:
+            wanted = _without(wanted, {calendar_id for calendar_id, change in changes.items() if change == "added"})
+        differs = carry_out(client, wanted, dry_run=dry_run or check, yes=yes, as_json=as_json) or bool(changes)
     if check and differs:
         raise typer.Exit(1)
 
@@ -84,6 +84,31 @@ def _apply_calendars(
     return changes
 
 
+def _without(wanted: "JobsToApply", added: Collection[str]) -> "JobsToApply":
+    """Return what can be planned before these calendars are there, and say what names them."""
+    jobs = {job["job_id"]: job for job in wanted.jobs if _names(job, added)}
+    monitors = {name: one for name, one in (wanted.monitors or {}).items() if _names(one, added)}
+    if not jobs and not monitors:
+        return wanted
+    named = ", ".join([*jobs, *(f"monitor {name}" for name in monitors)])
+    typer.echo(f"planned as if without calendars, until the new ones are there: {named}", err=True)
+    plain = {name: {**one, "calendars": None} for name, one in monitors.items()}
+    return replace(
+        wanted,
+        jobs=[{**job, "calendars": None} if job["job_id"] in jobs else job for job in wanted.jobs],
+        monitors=None if wanted.monitors is None else {**wanted.monitors, **plain},
+    )
+
+
+def _names(body: Mapping[str, Any], added: Collection[str]) -> bool:
+    """Whether the job or monitor names one of these calendars; what is wrong in it, the service says."""
+    named = body.get("calendars")
+    if not isinstance(named, Mapping):
+        return False
+    lists = [value if isinstance(value, list) else [value] for value in named.values()]
+    return any(calendar_id in one for one in lists for calendar_id in added)
+
+
 def _apply_there(python: str, place: str, source: str | None, dry_run: bool, flags: Mapping[str, bool]) -> NoReturn:
     if ":" not in place:
         raise BadValue("--python", python, "leave it out, or name MODULE:APP: the service itself reads a file")
@@ -102,33 +127,34 @@ class JobsToApply:
     prune: bool
     take_over: bool
     unsure: bool = False
+    monitors: Mapping[str, Mapping[str, Any]] | None = None
 
     def plan(self, client: "Client") -> Mapping[str, Any]:
         """Return the plan of applying."""
-        return client.apply_jobs(self.source, self.jobs, prune=self.prune, take_over=self.take_over, dry_run=True)
+        return self._ask(client, prune=self.prune, dry_run=True)
 
     def apply(self, client: "Client", plan: Mapping[str, Any]) -> Mapping[str, Any]:
         """Carry out exactly this plan. Requests pruning only if the plan deletes: it needs another role."""
-        return client.apply_jobs(
-            self.source,
-            self.jobs,
-            prune=bool(plan["removed"]),
-            take_over=self.take_over,
-            plan_version=plan["plan_version"],
-        )
+        from scheduler_service.cli.plans import monitors_of
+
+        removes = bool(plan["removed"] or monitors_of(plan)["removed"])
+        return self._ask(client, prune=removes, plan_version=plan["plan_version"])
+
+    def _ask(self, client: "Client", **how: Any) -> Mapping[str, Any]:
+        return client.apply_jobs(self.source, self.jobs, take_over=self.take_over, monitors=self.monitors, **how)
 
 
 def carry_out(client: "Client", wanted: JobsToApply, *, dry_run: bool, yes: bool, as_json: bool) -> bool:
     """Plan, show, ask and apply; exactly the plan shown is applied, or nothing. Return whether anything differs."""
     from scheduler_service.cli.output import print_json, print_message
-    from scheduler_service.cli.plans import print_plan
+    from scheduler_service.cli.plans import monitors_of, print_plan
 
     plan = wanted.plan(client)
     if not as_json:
         print_plan(plan)
     if wanted.unsure:
         _refuse_anothers(plan)
-    differs = bool(plan["added"] or plan["changed"] or plan["removed"])
+    differs = any(part[name] for part in (plan, monitors_of(plan)) for name in ("added", "changed", "removed"))
     if dry_run or not differs:
         if as_json:
             print_json(plan)
@@ -140,12 +166,19 @@ def carry_out(client: "Client", wanted: JobsToApply, *, dry_run: bool, yes: bool
         print_json(done)
     else:
         print_message("applied")
+    for entry in monitors_of(done)["added"]:
+        monitor_id = entry["monitor_id"]
+        typer.echo(
+            f"monitor {monitor_id} is new; to ping it, get its token: itinerary monitors token {monitor_id}", err=True
+        )
     return differs
 
 
 def _refuse_anothers(plan: Mapping[str, Any]) -> None:
     """Refuse to delete jobs that belong to a file elsewhere: two folders may have the same name."""
-    theirs = [job["job_id"] for job in plan["removed"]]
+    from scheduler_service.cli.plans import monitors_of
+
+    theirs = [job["job_id"] for job in plan["removed"]] + [one["monitor_id"] for one in monitors_of(plan)["removed"]]
     if theirs and not (plan["changed"] or plan["unchanged"]):
         named = ", ".join(theirs[:3]) + (", ..." if len(theirs) > 3 else "")
         advice = (

@@ -21,7 +21,7 @@ _EVERY: Final = 0.5
 bulk = typer.Typer(help="Bulk operations: what was done to all that a filter found.", no_args_is_help=True)
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would happen to what the filter finds.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; without a terminal it never asks.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; needed for bulk operations without a terminal.")]
 Everything = Annotated[bool, typer.Option("--all", help="All of them, instead of a filter.")]
 OperationId = Annotated[str, typer.Argument(metavar="OPERATION", help="The operation's id.", show_default=False)]
 
@@ -74,7 +74,9 @@ def carry_out(
             _print_plan(planned)
         if dry_run or not planned["changing"]:
             return
-        if not yes and sys.stdin.isatty():
+        if not yes:
+            if not sys.stdin.isatty():
+                raise BadValue("--yes", None, "no terminal to ask on: give --yes, or --dry-run to only show the plan")
             typer.confirm(f"{planned['action']} {_number(planned, 'changing')} {planned['on']}?", abort=True)
         follow(client, begin(client), as_json)
 
@@ -148,13 +150,15 @@ def undo_operation(operation_id: OperationId, as_json: Json = False) -> None:
 
 
 def _print_plan(plan: Mapping[str, Any]) -> None:
-    from scheduler_service.cli.output import print_table
+    from scheduler_service.cli.output import print_message, print_table
 
     rows = [
         (one["what"], _number(one, "count"), "; ".join(filter(None, (one["outcome"] or "unchanged", one["why"]))))
         for one in plan["groups"]
     ]
     print_table([plan["on"], "number", "what becomes of them"], rows, f"no {plan['on']} match")
+    if plan["sample"]:
+        print_message(f"the first of them: {', '.join(plan['sample'])}")
 
 
 def _print_result(operation: Mapping[str, Any]) -> None:

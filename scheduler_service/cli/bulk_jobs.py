@@ -9,6 +9,7 @@ import typer
 from scheduler_service.cli.bulk import DryRun, Everything, Yes, carry_out, is_bulk
 from scheduler_service.cli.completing import job_ids, states
 from scheduler_service.cli.connect import coming_text, open_client
+from scheduler_service.cli.listing import Form
 from scheduler_service.cli.several import each
 from scheduler_service.cli.shared_options import option, with_options
 from scheduler_service.cli.status import Json
@@ -26,6 +27,7 @@ LastState = Annotated[
     list[str] | None,
     typer.Option(help="All whose last run is in this state; may be repeated.", autocompletion=states),
 ]
+AsJson = Annotated[Form, typer.Option("--output", "-o", help="json: as --json.")]
 _OF_A_FILTER: Final = (
     option("tag", Tag), option("text", Text), option("source", Source), option("in_queue", InQueue),
     option("task", OfTask), option("last_state", LastState), option("everything", Everything, False),
@@ -89,7 +91,7 @@ def move(
     _in_bulk("move", given, {"queue": queue, "job_ids": ids or None})
 
 
-@with_options(_OF_A_FILTER)
+@with_options([*_OF_A_FILTER, option("as_json", Json, False), option("output", AsJson, Form.TABLE)])
 def delete(
     ids: JobIds = None,
     **given: Any,
@@ -98,16 +100,22 @@ def delete(
     from scheduler_service.cli.output import print_message
     from scheduler_service.observability.logs import escaped
 
+    if given["output"] not in (Form.TABLE, Form.JSON):
+        raise typer.BadParameter("give json; a deletion has no table", param_hint="--output")
+    as_json = given["as_json"] or given["output"] is Form.JSON
     if _is_bulk(ids, given):
-        _in_bulk("delete", given, {})
+        _in_bulk("delete", {**given, "as_json": as_json}, {})
         return
     with open_client() as client:
-        for job_id in ids or []:
+
+        def delete_one(job_id: str) -> Mapping[str, Any]:
             if not given["yes"] and sys.stdin.isatty():
                 known = client.job(job_id)  # report a wrong name before asking
                 typer.confirm(escaped(f"Delete {job_id} (task {known['task']})? Its history stays."), abort=True)
             client.delete_job(job_id)
-            print_message(f"{job_id} deleted")
+            return {"job_id": job_id, "deleted": True}
+
+        each(ids or [], delete_one, as_json, lambda job_id, _: print_message(f"{job_id} deleted"))
 
 
 def _filters(given: Mapping[str, Any]) -> dict[str, Any]:

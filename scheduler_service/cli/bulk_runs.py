@@ -9,7 +9,7 @@ from scheduler_service.cli.bulk import DryRun, Everything, Yes, carry_out, is_bu
 from scheduler_service.cli.connect import open_client
 from scheduler_service.cli.job_options import Key
 from scheduler_service.cli.run_filters import RUN_FILTERS, run_filters
-from scheduler_service.cli.several import each
+from scheduler_service.cli.several import NothingToDo, each
 from scheduler_service.cli.shared_options import option, with_options
 from scheduler_service.cli.status import Json
 
@@ -24,14 +24,22 @@ _OF_A_FILTER: Final = (
 def cancel(run_ids: RunIds = None, **given: Any) -> None:
     """Request that runs never start, or stop. With a filter, all that it finds; --dry-run shows them first."""
     from scheduler_service.cli.output import print_message
+    from scheduler_service.core.run_state import FINAL, RunState
 
     filters = run_filters(given)
     if is_bulk(run_ids, filters, given["everything"]):
         _in_bulk("cancel", filters, given)
         return
+
+    def cancelled(run_id: str) -> Mapping[str, Any]:
+        run = client.cancel(run_id)
+        if run["state"] in FINAL - {RunState.CANCELLED}:
+            raise NothingToDo(f"run {run_id} is {run['state']}: it cannot be cancelled any more")
+        return run
+
     with open_client() as client:
         each(
-            run_ids or [], client.cancel, given["as_json"],
+            run_ids or [], cancelled, given["as_json"],
             lambda run_id, run: print_message(
                 f"{run_id} is {run['state']}" + (", cancel requested" if run["cancel_requested_at"] else "")
             ),

@@ -40,9 +40,9 @@ from scheduler_service.runtime.run_file import REDIS_FILE, read_run
 from scheduler_service.sql.database import Bounds, Database, host_now
 from scheduler_service.sql.database_url import read_url
 from scheduler_service.sql.lease import SqlLeaseStore
-from scheduler_service.sql.migrations import check_schema
 from scheduler_service.sql.outbox import SqlOutbox
 from scheduler_service.sql.pruning import SqlPruning
+from scheduler_service.sql.schema_version import check_schema
 from scheduler_service.sql.zone_rules import SqlZoneRulesStore
 from scheduler_service.version import VERSION
 

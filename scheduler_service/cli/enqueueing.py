@@ -11,6 +11,7 @@ from itinerary.protocol.errors import BadValue
 from scheduler_service.cli.connect import after, headers_value, instant_text, json_value, limits_value, open_client
 from scheduler_service.cli.progress import spinner
 from scheduler_service.cli.status import Json
+from scheduler_service.cli.workers import mind_unknown_task
 
 
 def enqueue(
@@ -62,6 +63,7 @@ def enqueue(
             fair_key=fair_key,
             idempotency_key=key,
         )
+        mind_unknown_task(client, task)
         if wait:
             with spinner(f"waiting for {run['run_id']}"):
                 run = client.wait(run["run_id"], timeout=float("inf"))

@@ -61,13 +61,28 @@ def _stored(source: str | None) -> list[dict[str, Any]]:
         return [dict(job) for job in client.all_jobs(source=source)]
 
 
+def _monitors(source: str | None) -> list[dict[str, Any]]:
+    """Return the monitors of the source, or all; a limited token sees none."""
+    from itinerary.client.transport import ApiError
+
+    with open_client() as client:
+        try:
+            found = client.monitors()
+        except ApiError as error:
+            if error.status != 403:
+                raise
+            return []
+    return [dict(one) for one in found if source is None or one.source == source]
+
+
 def _own_text(source: str | None, format: Literal["toml", "yaml", "json"]) -> str:
     from itinerary.protocol import redaction
     from scheduler_service.jobs_as_code.texts import write_text_as
-    from scheduler_service.jobs_as_code.writing import short_body
+    from scheduler_service.jobs_as_code.writing import short_body, short_monitor
 
     jobs = [short_body(job) for job in _stored(source)]
-    text = write_text_as(format, source or "", jobs)
+    monitors = {one["monitor_id"]: short_monitor(one) for one in _monitors(source)}
+    text = write_text_as(format, source or "", jobs, monitors)
     if hiding := [job["job_id"] for job in jobs if redaction.MASK in json.dumps(job)]:
         named = ", ".join(hiding[:10]) + (f" and {len(hiding) - 10} more" if len(hiding) > 10 else "")
         advice = 'put the value, or a reference such as {"$secret": "NAME"}, in its place before you apply the file'

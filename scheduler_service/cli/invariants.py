@@ -21,7 +21,7 @@ from scheduler_service.loops.zone_watch import put_adopted_in_force
 from scheduler_service.observability.logs import escaped
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.history import HISTORY_BOUNDS, read_history
-from scheduler_service.sql.migrations import check_schema
+from scheduler_service.sql.schema_version import check_schema
 from scheduler_service.sql.zone_rules import SqlZoneRulesStore
 
 

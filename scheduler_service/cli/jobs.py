@@ -12,6 +12,7 @@ from scheduler_service.cli.connect import instant_text, json_value, limits_value
 from scheduler_service.cli.listing import Form, Output, print_list
 from scheduler_service.cli.progress import counted
 from scheduler_service.cli.status import Json
+from scheduler_service.cli.workers import mind_unknown_task
 
 jobs = typer.Typer(help="Jobs: what runs, and when.", no_args_is_help=True)
 
@@ -102,6 +103,7 @@ def add(
         raise typer.BadParameter("give a schedule: --cron, --every, --minute, --at or --schedule")
     with open_client() as client:
         _print_job(client.create_job(body), as_json, "created")
+        mind_unknown_task(client, str(body["task"]))
 
 
 @jobs.command("edit")
@@ -113,6 +115,8 @@ def edit(job_id: JobId, file: options.File = None, as_json: Json = False, **give
         raise typer.BadParameter("nothing to change; give at least one option")
     with open_client() as client:
         _print_job(client.patch_job(job_id, change), as_json, "changed")
+        if "task" in change:
+            mind_unknown_task(client, str(change["task"]))
 
 
 @jobs.command("trigger")
@@ -136,6 +140,7 @@ def trigger(
             job_id, json_value(kwargs, "--kwargs"), overlap, limits=limits_value(limit), fair_key=fair_key, force=force,
             idempotency_key=key,
         )  # fmt: skip
+        mind_unknown_task(client, run["task"])
     if as_json:
         print_json(run)
     else:
@@ -190,7 +195,7 @@ def preview(
 
 
 def _note(occurrence: Mapping[str, Any]) -> str | None:
-    days = [f"for {one['day']} too" for one in occurrence["stands_for"]]
+    days = [f"for {one['day']}" for one in occurrence["stands_for"]]
     return ", ".join([*([occurrence["dst"]] if occurrence["dst"] else []), *days]) or None
 
 

@@ -1,5 +1,6 @@
 """`itinerary monitors`: list, show, set and delete monitors; a new one's token is printed once."""
 
+import json
 from typing import Annotated, Any
 
 import typer
@@ -42,6 +43,7 @@ def set_monitor(
     cron: Annotated[str | None, typer.Option(help="Cron expression of its pings.")] = None,
     every: Annotated[str | None, typer.Option(help="Interval from one ping to the next, such as 1h.")] = None,
     schedule: Annotated[str | None, typer.Option(help="Any schedule, as JSON.")] = None,
+    calendars: Annotated[str | None, typer.Option(help="Its calendars, as JSON; '' for none.")] = None,
     timezone: Annotated[str | None, typer.Option("--timezone", "--tz", help="IANA name of the zone.")] = None,
     grace: Annotated[str | None, typer.Option(help="How late a ping may be, such as 10m.")] = None,
     title: Annotated[str | None, typer.Option(help="Title.")] = None,
@@ -54,6 +56,8 @@ def set_monitor(
 
     change: dict[str, Any] = {"grace": grace, "title": title, "description": description, "paused": paused}
     change = {name: value for name, value in change.items() if value is not None}
+    if calendars is not None:
+        change["calendars"] = json_value(calendars, "--calendars") if calendars else None
     wanted = _schedule(cron, every, json_value(schedule, "--schedule"), timezone)
     if wanted is not None:
         change["schedule"] = wanted
@@ -64,8 +68,8 @@ def set_monitor(
             if error.status != 404:
                 raise
             there = None
-        fields = ("title", "schedule", "grace", "description", "paused")
-        kept = {} if there is None else {name: there[name] for name in fields}
+        fields = ("title", "schedule", "calendars", "grace", "description", "paused")
+        kept = {} if there is None else {name: there.get(name) for name in fields if there.get(name) is not None}
         if "schedule" not in change and there is None:
             raise BadValue("--cron", None, "give --cron, --every or --schedule: a new monitor needs a schedule")
         _show(client.put_monitor(monitor_id, {**kept, **change}), as_json)
@@ -118,10 +122,12 @@ def _show(monitor: Any, as_json: bool) -> None:
             ("title", monitor["title"]),
             ("state", monitor["state"]),
             ("expected", monitor["expected_at"]),
+            ("calendars", None if monitor.get("calendars") is None else json.dumps(monitor["calendars"])),
             ("grace", monitor["grace"]),
             ("last ping", monitor["last_ping_at"]),
             ("last duration", monitor["last_duration"]),
             ("description", monitor["description"]),
+            ("source", monitor.get("source")),
             ("token", monitor.get("token")),
             ("ping it by", address if monitor.get("token") else None),
             ("pings", "\n".join(pings)),

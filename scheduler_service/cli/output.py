@@ -7,6 +7,7 @@ terminal without NO_COLOR (rich handles both). In a pipe nothing is cut to a wid
 import json
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -165,7 +166,9 @@ def when(text: str | None) -> str | None:
         return None
     moment = datetime.fromisoformat(text)
     wording = relative(from_datetime(moment), from_datetime(datetime.now(UTC)))
-    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S %Z} ({wording})"
+    with suppress(ValueError, OverflowError):  # outside of the years 1 to 9999 by the reader's clocks: in UTC
+        moment = moment.astimezone()
+    return f"{moment:%Y-%m-%d %H:%M:%S %Z} ({wording})"
 
 
 def near(text: str | None) -> str | None:

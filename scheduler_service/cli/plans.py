@@ -1,4 +1,4 @@
-"""A plan as people read it: added jobs, changed fields, removed jobs."""
+"""A plan as people read it: added jobs and monitors, changed fields, removed ones."""
 
 import json
 import re
@@ -23,18 +23,48 @@ def print_plan(plan: Mapping[str, Any], *, entries: bool = True) -> None:
     lines: list[Text] = []
     for entry in plan["added"] if entries else ():
         lines.append(_line("+", entry["job_id"], _in_short(entry["job"])))
-    for entry in plan["changed"] if entries else ():
-        lines.append(_line("~", entry["job_id"], f"version {entry['version']}"))
-        lines += [field_line(change) for change in entry["changes"]]
+    lines += _changes(plan, "") if entries else []
     for entry in plan["removed"]:
         lines.append(_line("-", entry["job_id"], _in_short(entry["job"])))
-    for job_id in plan["left"]:
-        lines.append(_line("=", job_id, "is not named; it stays"))
+    lines += _left(plan, "") + _monitor_lines(monitors_of(plan))
     lines += [plain(f"mind: {warning['job_id']}: {warning['msg']}") for warning in plan["warnings"]]
     out = console()
     for line in lines:
         out.print(line, soft_wrap=True)
     out.print(plain(_count(plan)))
+
+
+def monitors_of(plan: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the plan of monitors; an API of the release before has none."""
+    return plan.get("monitors") or {"added": [], "changed": [], "removed": [], "left": [], "unchanged": 0}
+
+
+def _monitor_lines(plan: Mapping[str, Any]) -> list[Text]:
+    lines = [
+        _line(sign, f"monitor {entry['monitor_id']}", _due(entry))
+        for sign, name in (("+", "added"), ("-", "removed"))
+        for entry in plan[name]
+    ]
+    return lines + _changes(plan, "monitor ") + _left(plan, "monitor ")
+
+
+def _due(entry: Mapping[str, Any]) -> str:
+    # A monitor of a newer release comes without its definition.
+    monitor = entry["monitor"]
+    return schedule_text({"job_id": entry["monitor_id"], **monitor}) if monitor else ""
+
+
+def _changes(plan: Mapping[str, Any], what: str) -> list[Text]:
+    lines: list[Text] = []
+    for entry in plan["changed"]:
+        named = entry.get("job_id") or entry["monitor_id"]
+        lines.append(_line("~", f"{what}{named}", f"version {entry['version']}"))
+        lines += [field_line(change) for change in entry["changes"]]
+    return lines
+
+
+def _left(plan: Mapping[str, Any], what: str) -> list[Text]:
+    return [_line("=", f"{what}{name}", "is not named; it stays") for name in plan["left"]]
 
 
 def schedule_text(job: Mapping[str, Any]) -> str:
@@ -77,7 +107,8 @@ def _shown(value: Any) -> str:
 
 
 def _count(plan: Mapping[str, Any]) -> str:
-    counts = [(len(plan[name]), name) for name in ("added", "changed", "removed")]
+    both = (plan, monitors_of(plan))
+    counts = [(sum(len(part[name]) for part in both), name) for name in ("added", "changed", "removed")]
     message = ", ".join(f"{count} {name}" for count, name in counts if count) or "nothing to change"
     owner = f"{plan['source']}: " if plan["source"] else ""
-    return f"{owner}{message}, {plan['unchanged']} as they are"
+    return f"{owner}{message}, {sum(part['unchanged'] for part in both)} as they are"

@@ -41,7 +41,7 @@ from scheduler_service.cli.shadowing import shadow
 from scheduler_service.cli.status import status
 from scheduler_service.cli.top import top
 from scheduler_service.cli.views import views
-from scheduler_service.cli.workers import workers
+from scheduler_service.cli.workers import tasks, workers
 from scheduler_service.cli.zones import zones
 from scheduler_service.version import VERSION
 
@@ -83,6 +83,7 @@ for command in (
     status,
     top,
     workers,
+    tasks,
     failures,
     enqueue,
     audit,

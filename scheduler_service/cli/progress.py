@@ -39,13 +39,13 @@ def counted(items: Iterable[T], title: str) -> Iterator[T]:
             yield item
 
 
-def progress_bar(progress: Mapping[str, Any] | None) -> str | None:
-    """Draw a run's progress as a bar with its text; only the text if its total is unknown."""
+def progress_bar(progress: Mapping[str, Any] | None, *, over: bool = False) -> str | None:
+    """Draw a run's progress as a bar with its text; only the text if its total is unknown, or the run completed."""
     from scheduler_service.core.contract.progress_text import percent, progress_text
 
     if progress is None:
         return None
-    done = percent(progress)
+    done = None if over else percent(progress)
     if done is None:
         return progress_text(progress)
     full = _BAR * done // 100

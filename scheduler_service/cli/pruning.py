@@ -30,8 +30,8 @@ def prune(older_than: OlderThan = None, dry_run: DryRun = False, as_json: Json =
     from scheduler_service.loops.pruner import sweep
     from scheduler_service.sql.database import host_now
     from scheduler_service.sql.history import HISTORY_BOUNDS
-    from scheduler_service.sql.migrations import check_schema
     from scheduler_service.sql.pruning import SqlPruning
+    from scheduler_service.sql.schema_version import check_schema
 
     settings = load_settings()
     kept = settings.retention if older_than is None else parse_duration(older_than, "--older-than")

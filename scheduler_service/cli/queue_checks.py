@@ -14,7 +14,7 @@ _MOST: Final = 1000
 def check_queues(database: Database, statistics: Mapping[str, Any]) -> str:
     """Count the queues with a living worker; NotWell names those with jobs or waiting runs and none."""
     with database.read() as connection:
-        counted = connection.execute(jobs_of_queues(_MOST)).all()
+        counted = connection.execute(jobs_of_queues(_MOST, database.read_clock(connection))).all()
         jobs = {str(row[0]): int(row[1]) for row in counted}
     served = {queue["name"] for queue in statistics["queues"] if queue["workers"]}
     waiting = {queue["name"]: queue["pending"] for queue in statistics["queues"] if queue["pending"]}

@@ -114,7 +114,7 @@ def watch(
                 print(json.dumps(dict(run), ensure_ascii=False), flush=True)
                 continue
             shown_at = run["finished_at"] or run["started_at"] or run["pending_at"] or run["due_at"]
-            more = progress_bar(run.get("progress")) or run["reason"] or ""
+            more = progress_bar(run.get("progress"), over=run["state"] == "completed") or run["reason"] or ""
             print_message(f"{run['state']:9} {run['run_id']}  {when(shown_at)}  {more}".rstrip())
     if run_id and last.get("state") != "completed":
         sys.exit(1)

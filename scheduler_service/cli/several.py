@@ -7,6 +7,10 @@ from typing import Any
 from itinerary.protocol.errors import ItineraryError
 
 
+class NothingToDo(ItineraryError):
+    """The command cannot do what was asked any more; nothing was changed."""
+
+
 def each(
     names: Sequence[str],
     act: Callable[[str], Mapping[str, Any]],
@@ -19,12 +23,12 @@ def each(
     from scheduler_service.observability.logs import escaped
 
     done: list[Mapping[str, Any]] = []
-    refused = 0
-    for name in dict.fromkeys(names):
+    refused, distinct = 0, dict.fromkeys(names)
+    for name in distinct:
         try:
             answer = act(name)
-        except ApiError as exc:
-            if len(names) == 1:
+        except (ApiError, NothingToDo) as exc:
+            if len(distinct) == 1:
                 raise
             refused += 1
             print(f"itinerary: {escaped(f'{name}: {exc}')}", file=sys.stderr)
@@ -35,4 +39,5 @@ def each(
     if as_json:
         print_json(done[0] if len(names) == 1 else {"items": done})
     if refused:
-        raise ItineraryError(f"{refused} of {len(names)} were refused; the others are done")
+        rest = "; the others are done" if done else ""
+        raise ItineraryError(f"{refused} of {len(distinct)} were refused{rest}")

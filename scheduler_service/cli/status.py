@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final
 
 import typer
@@ -10,6 +10,7 @@ import typer
 from scheduler_service.cli.connect import open_client, started_here
 
 Json = Annotated[bool, typer.Option("--json", help="Print the API's JSON.")]
+_TAKEOVER: Final = timedelta(seconds=30)
 _TIMES: Final = frozenset({"since", "last_rebuild_at", "last_iteration_at", "oldest_due_at"})
 _WARNED: Final = ("leader_without_redis", "other_than_leaders")
 _IN_THE_SENTENCE: Final = frozenset({"leader", "last_leader", "last_heard_at", "leader_answers", *_WARNED})
@@ -48,8 +49,14 @@ def leader_text(seen: Mapping[str, Any]) -> str:
     if seen["leader"] is None:
         return f"nobody leads; last: {seen['last_leader']}, heard {last_seen}"
     if not seen["leader_answers"]:
-        return f"{seen['leader']} holds the lease, last heard {last_seen}, but does not answer"
+        text = f"{seen['leader']} holds the lease, last heard {last_seen}, but does not answer"
+        return f"{text}: it has just taken over, ask again in some seconds" if _is_new(seen["since"]) else text
     return f"{seen['leader']}, last heard {last_seen}"
+
+
+def _is_new(since: str | None) -> bool:
+    """Whether a leader that leads since then may still be reading what there is."""
+    return since is not None and datetime.now(UTC) - datetime.fromisoformat(since) < _TAKEOVER
 
 
 def redis_warnings(seen: Mapping[str, Any]) -> list[str]:

@@ -5,13 +5,14 @@ from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
-from pydantic_settings import BaseSettings, NoDecode
+from pydantic_settings import NoDecode
 
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import DAY, HOUR, MINUTE, format_duration
 from scheduler_service.config.amounts import DurationText
 from scheduler_service.config.group_roles import GroupRole, read_group_roles
 from scheduler_service.config.tokens import ApiToken, read_tokens
+from scheduler_service.config.variables import VariableSettings
 from scheduler_service.runtime.addresses import is_loopback
 
 _LONGEST: Final = 30 * DAY
@@ -35,7 +36,7 @@ def _scopes(value: str) -> str:
     return value
 
 
-class SignInSettings(BaseSettings):
+class SignInSettings(VariableSettings):
     """Who may use the API and the dashboard, and for how long a browser stays signed in."""
 
     api_tokens: Annotated[tuple[ApiToken, ...], NoDecode, BeforeValidator(read_tokens)] = Field((), repr=False)

@@ -1,12 +1,14 @@
 """Limits as users define them: how many runs may be in flight, and how many may start in any window. Values only."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from itinerary.protocol.instants import Duration
+from itinerary.protocol.instants import DAY, Duration
 from itinerary.protocol.limits import LimitUse
 
+LONGEST_RATE: Final = DAY
+"""No window of a rate is longer."""
 QUEUE: Final = "queue:"
 """Before the name of a queue: the name of its own limit, which no other limit can have."""
 
@@ -49,3 +51,13 @@ class Limit:
         """The bounds that hold for this key."""
         override = None if key is None else self.overrides.get(key)
         return self.bounds if override is None else self.bounds.replaced_by(override)
+
+    def longest_window(self) -> Duration:
+        """The longest window of its rates, over all keys; 0 without a rate."""
+        rates = (bounds.rate for bounds in (self.bounds, *self.overrides.values()))
+        return max((rate.per for rate in rates if rate is not None), default=0)
+
+
+def longest_windows(limits: Iterable[Limit]) -> dict[str, Duration]:
+    """How long a start counts for each limit that has a rate."""
+    return {limit.name: longest for limit in limits if (longest := limit.longest_window())}

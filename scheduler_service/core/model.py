@@ -122,9 +122,24 @@ class JobHistory:
         return self.versions[-1]
 
     @property
+    def alike(self) -> tuple[Job, ...]:
+        """The versions; of a `CompactHistory`, a job that is like them in all that is not each job's own."""
+        return self.versions
+
+    @property
     def job_id(self) -> str:
         """The key of the job."""
         return self.versions[-1].job_id
+
+    @property
+    def schedule(self) -> "Schedule":
+        """The schedule of the current version."""
+        return self.versions[-1].schedule
+
+    @property
+    def effective_from(self) -> Instant:
+        """The instant from which the current version holds."""
+        return self.versions[-1].effective_from
 
 
 @dataclass(frozen=True, slots=True)

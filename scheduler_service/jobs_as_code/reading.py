@@ -18,29 +18,33 @@ from typing import Any, Final
 from celery import Celery
 
 from itinerary.jobs import Body, collect
-from itinerary.jobs.specs import in_zone
 from itinerary.protocol.errors import BadValue, BadValues, ItineraryError
 from itinerary.protocol.field_types import read_list, read_object
 from itinerary.protocol.redaction import unmasked
 from scheduler_service.core.contract.job_json import read_job
 from scheduler_service.core.contract.job_plan import read_source
 from scheduler_service.jobs_as_code.calendars import read_calendars
+from scheduler_service.jobs_as_code.monitors import read_monitors, short_schedule
 from scheduler_service.jobs_as_code.schedule import Schedule, being_loaded, refuse_read_only
 from scheduler_service.jobs_as_code.texts import FORMATS, read_text_as
 from scheduler_service.runtime.app_python import ELSEWHERE
 
 _MOST_BYTES: Final = 8 * 1024 * 1024
 _LONGEST_SOURCE: Final = 128
-_KEYS: Final = ("source", "defaults", "calendars", "jobs")
+_KEYS: Final = ("source", "defaults", "calendars", "monitors", "jobs")
 
 
 @dataclass(frozen=True, slots=True)
 class JobFile:
-    """The content of a place: `source` is None if it names no owner, empty if the jobs have none."""
+    """The content of a place: `source` is None if it names no owner, empty if the jobs have none.
+
+    `monitors` is None of a place that can have none.
+    """
 
     source: str | None
     jobs: list[dict[str, Any]]
     calendars: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    monitors: Mapping[str, Mapping[str, Any]] | None = None
 
 
 def read_place(place: str) -> JobFile:
@@ -49,7 +53,9 @@ def read_place(place: str) -> JobFile:
     if kind is not None:
         return read_jobs(read_text_as(kind, _text_of(place)))
     found = load_place(place)
-    return JobFile(found.source, found.bodies) if isinstance(found, Schedule) else JobFile(None, _judged(found))
+    if isinstance(found, Schedule):
+        return JobFile(found.source, found.bodies, monitors=found.monitors)
+    return JobFile(None, _judged(found))
 
 
 def source_of_place(place: str) -> str:
@@ -61,7 +67,7 @@ def source_of_place(place: str) -> str:
 
 
 def read_jobs(content: Mapping[str, Any]) -> JobFile:
-    """Parse the jobs of a file: `source`, `defaults` for fields that a job does not name, `calendars` and `jobs`."""
+    """Parse a file: `source`, `defaults` for fields that a job does not name, `calendars`, `monitors` and `jobs`."""
     errors = [BadValue(key, content[key], f"known are {', '.join(_KEYS)}") for key in sorted({*content} - {*_KEYS})]
     try:
         source = content.get("source")
@@ -72,6 +78,7 @@ def read_jobs(content: Mapping[str, Any]) -> JobFile:
     except BadValue as exc:
         raise BadValues([*errors, exc]) from exc
     calendars = read_calendars(content.get("calendars"), errors)
+    monitors = read_monitors(content.get("monitors"), defaults.get("timezone"), errors)
     jobs = []
     for number, item in enumerate(items):
         try:
@@ -82,7 +89,7 @@ def read_jobs(content: Mapping[str, Any]) -> JobFile:
             errors.append(exc.under(_named(item, number)))
     if errors:
         raise BadValues(errors)
-    return JobFile(source, jobs, calendars)
+    return JobFile(source, jobs, calendars, monitors)
 
 
 def _read_item(item: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,11 +97,7 @@ def _read_item(item: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
     given = read_object(item, "")
     refuse_read_only(given)
     merged = {key: value for key, value in defaults.items() if key != "timezone"} | given
-    schedule = merged.get("schedule")
-    spec = {"kind": "cron", "expr": schedule} if isinstance(schedule, str) else schedule
-    if isinstance(spec, dict) and "timezone" in defaults:
-        spec = in_zone(spec, defaults["timezone"])
-    body = {**merged, "schedule": spec}
+    body = {**merged, "schedule": short_schedule(merged.get("schedule"), defaults.get("timezone"))}
     read_job(body, created_at=time.time_ns() // 1_000)
     return body
 

@@ -35,6 +35,7 @@ from itinerary.protocol.identity import check_job_id, is_task_name
 from itinerary.protocol.redaction import unmasked
 from scheduler_service.core.contract.job_json import READ_ONLY, read_job
 from scheduler_service.core.contract.job_plan import read_source
+from scheduler_service.jobs_as_code.monitors import checked
 
 Function = Callable[..., Any]
 _TASKS: Final = "give a task's name, a Celery task, or a function of (job_id, scheduled_at), of job_id or of nothing"
@@ -56,6 +57,7 @@ class Schedule:
         self._defaults = defaults
         self._lock = threading.RLock()
         self._bodies: dict[str, dict[str, Any]] = {}
+        self._monitors: dict[str, dict[str, Any]] = {}
         self._functions: dict[str, Function] = {}
         self._apps: list[Any] = []
         self._listener: Callable[[str], None] | None = None
@@ -123,6 +125,21 @@ class Schedule:
         """Add a job that runs at every time of several schedules, each given as JSON."""
         self._add(job_id, task, specs.in_zone(specs.any_of(of), self._timezone), job)
 
+    def monitor(
+        self, monitor_id: str, schedule: str | Mapping[str, Any], *, grace: str | None = None, title: str | None = None,
+        description: str | None = None, paused: bool | None = None, calendars: Mapping[str, Any] | None = None,
+        timezone: str | None = None,
+    ) -> None:  # fmt: skip
+        """Add a monitor of a program elsewhere, which pings by a cron line or a schedule as JSON; `run()` has none."""
+        fields = {
+            "grace": grace, "title": title, "description": description, "paused": paused, "calendars": calendars,
+        }  # fmt: skip
+        body = {name: value for name, value in fields.items() if value is not None} | {"schedule": schedule}
+        with self._lock:
+            if monitor_id in self._monitors:
+                raise BadValue("monitor_id", monitor_id, "duplicate id; give each monitor an id of its own")
+            self._monitors[monitor_id] = checked(monitor_id, body, self._zone(timezone))
+
     def run(self, *, concurrency: int = 8, **settings: Any) -> None:
         """Block, with a leader and a Celery worker in this program, until Ctrl-C, SIGTERM or `stop()`.
 
@@ -144,6 +161,12 @@ class Schedule:
         """Return every job's JSON as the API takes it, in the order of adding."""
         with self._lock:
             return [dict(body) for body in self._bodies.values()]
+
+    @property
+    def monitors(self) -> dict[str, dict[str, Any]]:
+        """Return every monitor's JSON as the API takes it, by id."""
+        with self._lock:
+            return dict(self._monitors)
 
     @property
     def functions(self) -> Mapping[str, Function]:

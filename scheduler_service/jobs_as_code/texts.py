@@ -26,6 +26,7 @@ MOST_LEVELS: Final = 100
 _LONG_TOML_KEY: Final = re.compile(
     rf"""(?:^|[\[{{,])[ \t]*(?:(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{MOST_LEVELS},}}""", re.MULTILINE
 )
+NO_MONITORS: Final[Mapping[str, Mapping[str, Any]]] = {}
 _LINE_ENDS: Final = re.compile("[\x85\u2028\u2029\ufeff]")
 _NUMBERS: Final = list("-+0123456789.")
 
@@ -136,17 +137,19 @@ def read_text_as(kind: Format, text: str) -> dict[str, Any]:
     return value
 
 
-def write_text_as(kind: Format, source: str, jobs: list[dict[str, Any]]) -> str:
-    """Write a file of these jobs; BadValue for a value that the format cannot represent."""
+def write_text_as(
+    kind: Format, source: str, jobs: list[dict[str, Any]], monitors: Mapping[str, Mapping[str, Any]] = NO_MONITORS
+) -> str:
+    """Write a file of these jobs, and monitors by id; BadValue for a value that the format cannot represent."""
+    body = {"source": source, **({"monitors": monitors} if monitors else {}), "jobs": jobs}
     match kind:
         case "toml":
-            return _toml(source, jobs)
+            return _toml(source, jobs, monitors)
         case "yaml":
-            body = {"source": source, "jobs": jobs}
             text: str = yaml.dump(body, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
             return text
         case "json":
-            return json.dumps({"source": source, "jobs": jobs}, indent=2, ensure_ascii=False) + "\n"
+            return json.dumps(body, indent=2, ensure_ascii=False) + "\n"
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -164,11 +167,14 @@ def _dated(value: Any) -> Any:
     return [_dated(item) for item in value] if isinstance(value, list) else value
 
 
-def _toml(source: str, jobs: list[dict[str, Any]]) -> str:
+def _toml(source: str, jobs: list[dict[str, Any]], monitors: Mapping[str, Mapping[str, Any]]) -> str:
     lines = [f"source = {_toml_value(source, 'source')}", *([] if jobs else ["jobs = []"])]
     for job in jobs:
         lines += ["", "[[jobs]]"]
         lines += [f"{_toml_key(key)} = {_toml_value(value, _place(job, key))}" for key, value in job.items()]
+    for name, monitor in monitors.items():
+        lines += ["", f"[monitors.{_toml_key(name)}]"]
+        lines += [f"{_toml_key(key)} = {_toml_value(value, f'{name}.{key}')}" for key, value in monitor.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from itinerary.protocol.errors import BadValue
+from itinerary.protocol.instants import format_duration
 from scheduler_service.core.calendars.model import JobCalendars
 from scheduler_service.core.contract.calendar_json import CALENDARS
 from scheduler_service.core.contract.job_json import DEFAULTS
 from scheduler_service.core.contract.job_table import GROUPS
+from scheduler_service.core.monitors.model import DEFAULT_GRACE
 from scheduler_service.core.schedules.schedule import canonical_spec
 
 _PARTS: Final = {**{group: DEFAULTS[group] for group in GROUPS}, "calendars": CALENDARS.write(JobCalendars())}
@@ -22,6 +24,16 @@ def short_body(body: Mapping[str, Any]) -> dict[str, Any]:
         if value != default and value is not None:
             short[key] = _differing(value, _PARTS[key]) if key in _PARTS else value
     return short
+
+
+def short_monitor(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the monitor without what the service fills in, and without its pause, which stays where none is named."""
+    short: dict[str, Any] = {"schedule": short_spec(body["schedule"], body["monitor_id"])}
+    if body["grace"] != format_duration(DEFAULT_GRACE):
+        short["grace"] = body["grace"]
+    if body.get("calendars") is not None:
+        short["calendars"] = _differing(body["calendars"], _PARTS["calendars"])
+    return short | {name: body[name] for name in ("title", "description") if body[name]}
 
 
 def short_spec(spec: Mapping[str, Any], job_id: str) -> dict[str, Any]:

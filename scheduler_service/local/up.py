@@ -192,7 +192,7 @@ def parts_of(
     env.pop(f"{PREFIX}FLOWER_PASSWORD", None)
     python = python or own_python()
     worker = python.command("worker", "-c", processes, *(["--app", app] if app else []))
-    of_worker = worker_env(env, os.environ, python)
+    of_worker = {f"{PREFIX}API_URL": plan.api_url, **worker_env(env, os.environ, python)}  # a task may ask the API
     patience = plan.settings.stop_timeout / SECOND
     own = [
         Part("leader", _command("leader"), env, pause_signal=signal.SIGUSR1),

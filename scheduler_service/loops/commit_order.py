@@ -15,7 +15,6 @@ from scheduler_service.core.leader.commands import (
     CreateRuns,
     DispatchRuns,
     ReadRuns,
-    RecordStatistics,
     Redispatch,
     StoreCommand,
 )
@@ -27,7 +26,7 @@ from scheduler_service.core.run_state import Event
 
 _CONCERN_NO_RUN = (
     ReadRuns, ReadDue, ReadOverdue, ReadExpired, ReadCancels, ReadControls, ReadLanes, ReadHeads, ReadJobs,
-    ReadCalendarJobs, ReadRebalance, RecordStatistics, PruneStarts, ShiftStarts,
+    ReadCalendarJobs, ReadRebalance, PruneStarts, ShiftStarts,
 )  # fmt: skip
 _GIVES_WAY = (Event.MISS, Event.SKIP, Event.EXPIRE)
 

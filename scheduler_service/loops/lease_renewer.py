@@ -139,6 +139,10 @@ class LeaseRenewer:
         self._stepped += self._steps.see(asked_at, answered_at, lease.now)
         self._confirmed = (asked_at, answered_at, lease.now, max(0, ahead))
 
+    def next_in(self) -> Duration:
+        """How long to wait before the next renewal, counted from the last question as the trust is."""
+        return max(0, self._confirmed[0] + renewed_every(self._ttl) - self._clock())
+
     def _follow(self, ahead: Duration) -> None:
         """Ignore a clock that is set back, unless that undoes a jump ahead: then a new term begins.
 
@@ -164,7 +168,7 @@ class LeaseRenewer:
                 return self._give_up()
             try:
                 self.confirm()
-                wait = renewed_every(self._ttl)
+                wait = self.next_in()
             except LeaseLost as exc:
                 log.error("lease lost", term=self._lease.term, error=str(exc))
                 return self._give_up()

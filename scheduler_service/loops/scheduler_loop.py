@@ -20,6 +20,7 @@ from scheduler_service.core.leader.rebuilding import IndexBuilder
 from scheduler_service.core.leader.results import Shutdown
 from scheduler_service.core.leader.state import CoreSettings, SchedulerState
 from scheduler_service.core.leader.taking_over import take_over
+from scheduler_service.core.limits import longest_windows
 from scheduler_service.loops.balancer_thread import BalancerThread
 from scheduler_service.loops.broker_thread import BrokerThread
 from scheduler_service.loops.command_thread import CommandThread
@@ -87,7 +88,9 @@ class SchedulerLoop:
         self._stepped_before = stepped_before
         self._index = IndexBuilder()
         self._stopping = threading.Event()
+        self._is_behind = False
         self._rests_until = float("-inf")
+        self._hurried = False
         self._crash: BaseException | None = None
 
     def stop(self) -> None:
@@ -126,7 +129,7 @@ class SchedulerLoop:
         runs = store.active_runs()
         if self._stepped_before:
             store.shift_starts(lease, self._stepped_before)
-        starts = store.starts()
+        starts = store.starts(longest_windows(controls.limits.values()))
         log.info("took over", term=lease.term, jobs=len(jobs), active_runs=len(runs), position=cursor.inbox_position)
         self._store_writer = StoreWriter(
             store, self._renewer, self._mailbox, self._stopping, self._broke, side_by_side, store.has_one_writer
@@ -171,14 +174,15 @@ class SchedulerLoop:
         if self._adapters.wakeups is not None:
             found.append(WakeupListener(self._adapters.wakeups, self._mailbox, self._watcher.poll_now, self._broke))
         if self._adapters.retention is not None:
-            found.append(Pruner(self._adapters.retention, self._renewer, self._adapters.meter, self._broke))
+            retention, meter = self._adapters.retention, self._adapters.meter
+            found.append(Pruner(retention, self._renewer, meter, lambda: self._is_behind, self._broke))
         if self._adapters.sampling is not None:
             found.append(Sampler(self._adapters.sampling, self._renewer, self._broke))
         return found
 
     def _pass(self, state: SchedulerState, wake_at: int) -> SchedulerState:
-        self._stopping.wait(max(0.0, self._rests_until - time.monotonic()))
-        messages = self._mailbox.drain(wake_at - self._renewer.now())
+        self._rest()
+        messages = self._mailbox.drain_until(wake_at, self._renewer.now)
         listened = self._reader.listened  # before emptying the mailbox: all that was read by then is in it
         messages += [*self._mailbox.drain(0), listened]
         if self._crash is not None:
@@ -190,11 +194,21 @@ class SchedulerLoop:
             messages.append(ClockStepped(stepped))
         state, commands = iterate(state, messages, now, steady)
         self._submit(commands)
+        self._is_behind = state.load.is_behind
         took = time.monotonic() - began
         self._rests_until = began + took + rest_after(took, is_awaited=state.awaits_slots())
         self._adapters.meter.iterated(state, took, commands)
         self._renewer.loop_passed()
         return state
+
+    def _rest(self) -> None:
+        """Rest, but publish what was dispatched meanwhile; not twice in turn, so that the others get to work."""
+        left = self._rests_until - time.monotonic()
+        if self._hurried:
+            self._stopping.wait(max(0.0, left))
+            self._hurried = False
+        else:
+            self._hurried = self._mailbox.rest(left)
 
     def _submit(self, commands: list[Command]) -> None:
         self._store_writer.put(*(command for command in commands if isinstance(command, StoreCommand)))

@@ -21,7 +21,6 @@ from scheduler_service.core.leader.commands import (
     CreateRuns,
     DispatchRuns,
     ReadRuns,
-    RecordStatistics,
     Redispatch,
     StoreCommand,
 )
@@ -204,9 +203,9 @@ class StoreWriter:
             log.error("read given up: the database takes too long for it", effect=name, error=str(exc))
         elif too_slow:
             log.error("the database takes too long for it, trying again", effect=name, error=str(exc))
-        elif not isinstance(command, RecordStatistics):
+        else:
             log.warning("database away, trying again", effect=name, error=str(exc))
-        return isinstance(command, RecordStatistics) or (too_slow and isinstance(command, _GIVEN_UP))
+        return too_slow and isinstance(command, _GIVEN_UP)
 
     def _do(self, group: Group) -> Answers:
         if len(group) == 1 and hands_over(group[0]) is None:
@@ -292,8 +291,5 @@ class StoreWriter:
                 return JobsPlaced(command, store.place_jobs(lease, command))
             case ReadRebalance(asked=asked):
                 return RebalanceRead(asked, store.last_rebalance())
-            case RecordStatistics():
-                store.record_statistics(command)
-                return None
             case _:
                 assert_never(command)

@@ -10,7 +10,6 @@ from scheduler_service.core.leader.commands import (
     Apply,
     CreateRuns,
     DispatchRuns,
-    RecordStatistics,
     Redispatch,
     StoreCommand,
 )
@@ -20,7 +19,7 @@ from scheduler_service.core.leader.results import Applied, Feedback, RunsDispatc
 
 _MOST_TRANSITIONS = 2000
 _SHARING = (CreateRuns, Apply)
-_POLLS = (ReadCancels, ReadOverdue, ReadExpired, RecordStatistics)
+_POLLS = (ReadCancels, ReadOverdue, ReadExpired)
 _POLLS_WITHIN = 2 * SECOND
 _SHARED_FROM, _SHARED_TO = 50, 1_000
 _FEW = 100

@@ -65,6 +65,9 @@ class PrometheusMeter(Meter):
         self._freezes = self._gauge("scheduler_freezes", "Freezes that hold now")
         self._shown: dict[Gauge, set[str]] = {}
         self._inbox_lag = self._gauge("scheduler_inbox_lag_seconds", "How far the reading of the inbox is behind")
+        self._ahead = self._gauge(
+            "scheduler_planned_ahead_seconds", "How far ahead rows of coming runs are created: less under load"
+        )
         self._workers = self._gauge("scheduler_workers_alive", "Worker processes that the leader hears")
         self._duration = self._bulk("scheduler_run_duration_seconds", "From started to finished", _LONG)
         self._misfires = self._counter("scheduler_misfires_total", "Occurrences that came too late to run", "policy")
@@ -74,6 +77,9 @@ class PrometheusMeter(Meter):
         self._ignored = self._counter("scheduler_events_ignored_total", "Reports that changed nothing", "cause")
         self._dead = self._counter("scheduler_inbox_dead_total", "Inbox entries moved to the dead-letter stream")
         self._lost = self._counter("scheduler_lost_runs_total", "Attempts whose worker was not heard of any more")
+        self._forgotten = self._counter(
+            "scheduler_forgotten_dispatches_total", "Attempts that run though the database has their runs waiting"
+        )
         self._pruned = self._counter("scheduler_pruned_rows_total", "Rows deleted because they were old", "table")
         self._swept = self._gauge(
             "scheduler_swept_timestamp_seconds",
@@ -133,7 +139,15 @@ class PrometheusMeter(Meter):
     def standing_by(self) -> None:
         self._is_leader.set(0)
         # The next leader reports these now.
-        for gauge in (self._index_runs, self._oldest, self._active, self._workers, self._inbox_lag, self._freezes):
+        for gauge in (
+            self._index_runs,
+            self._oldest,
+            self._active,
+            self._workers,
+            self._inbox_lag,
+            self._ahead,
+            self._freezes,
+        ):
             gauge.set(0)
         for of_queues in (self._pending, self._backlog, self._window, self._paused):
             of_queues.clear()
@@ -173,6 +187,7 @@ class PrometheusMeter(Meter):
         inbox_lag, workers = _inbox_lag(state, now), alive_workers(state, now)
         self._oldest.set(max(lags.values(), default=0) / SECOND)
         self._inbox_lag.set(inbox_lag / SECOND)
+        self._ahead.set((state.planned.cursor - now) / SECOND)
         self._workers.set(workers)
         self.samples.show(state.runs, lags, workers, inbox_lag, worker_versions(state, now))
 
@@ -221,6 +236,8 @@ class PrometheusMeter(Meter):
                     self._recalled.inc(number)
                 case "lost":
                     self._lost.inc(number)
+                case "forgotten":
+                    self._forgotten.inc(number)
                 case "placed" | "rebalanced":
                     self._placement.count(name, label, number)
                 case _:

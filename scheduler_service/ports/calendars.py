@@ -45,7 +45,7 @@ class CalendarStore(Protocol):
         """
 
     def delete(self, calendar_id: str, *, by: AuditedChange) -> None:
-        """Delete the calendar; NotFound, or Conflict while a current job names it. Its versions stay as history."""
+        """Delete the calendar; NotFound, or Conflict while a job or monitor names it. Its versions stay as history."""
 
     def versions(self, calendar_id: str, limit: int, cursor: str | None) -> Page[PastVersion]:
         """The versions, the newest first, of a deleted calendar too; NotFound if there never was any."""
@@ -57,3 +57,6 @@ class CalendarStore(Protocol):
 
     def jobs_using(self, calendar_id: str, limit: int, after: str = "") -> Sequence[str]:
         """Ids of current jobs that name the calendar, in order, behind `after`."""
+
+    def monitors_using(self, calendar_id: str, limit: int, after: str = "") -> Sequence[str]:
+        """Ids of monitors that name the calendar, in order, behind `after`."""

@@ -88,8 +88,9 @@ class JobFilter:
 class RunFilter:
     """The filters of `GET /runs`; `queues` are those that the caller may see, `owner` limits to its own runs.
 
-    `run_ids`: only these. No index finds runs by `task`, `limit_name` or `limit_key`. A page reads a bounded number of
-    the others for them, and may have fewer than asked for.
+    `run_ids`: only these. `planned`: whether a schedule planned them; `recalled`: whether their message was taken back.
+    No index finds runs by these two, `task`, `limit_name` or `limit_key`. A page reads a bounded number of the others
+    for them: it may have fewer than asked for.
     """
 
     job_id: str | None = None
@@ -103,8 +104,11 @@ class RunFilter:
     task: str | None = None
     limit_name: str | None = None
     limit_key: str | None = None
+    planned: bool | None = None
+    recalled: bool | None = None
 
     @property
     def scans(self) -> bool:
         """Whether rows must be read to be judged."""
-        return (self.task, self.limit_name, self.limit_key) != (None, None, None)
+        judged = (self.task, self.limit_name, self.limit_key, self.planned, self.recalled)
+        return any(one is not None for one in judged)

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.model import Lease
-from scheduler_service.core.samples import Sample, Step
+from scheduler_service.core.samples import QueueSample, Sample, Step
 
 
 class SampleSource(Protocol):
@@ -34,11 +34,21 @@ class Term(NamedTuple):
     confirmed_at: Instant | None
 
 
+class QueueFigures(NamedTuple):
+    """The figures of one queue in the sample from `at` on; zeros, if it does not name the queue."""
+
+    at: Instant
+    figures: QueueSample
+
+
 class SampleStore(Protocol):
     """Reads samples; a bounded number, by their key."""
 
     def read(self, step: Step, since: Instant, until: Instant) -> list[Sample]:
         """The samples of this step with `at` in [since, until), in the order of time, then of terms."""
+
+    def read_queue(self, step: Step, since: Instant, until: Instant, queue: str | None) -> list[QueueFigures]:
+        """The figures of one queue, or of all as one, of the samples that `read` would give."""
 
     def terms(self, since: Instant, limit: int) -> list[Term]:
         """The newest terms, those aside that ended before `since`; the newest first."""

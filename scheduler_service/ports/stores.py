@@ -14,7 +14,7 @@ from itinerary.protocol.instants import Instant
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.contract.pruning import Past
 from scheduler_service.core.controls import Controls
-from scheduler_service.core.leader.commands import Apply, Command, CreateRuns, Dispatch, RecordStatistics
+from scheduler_service.core.leader.commands import Apply, Command, CreateRuns, Dispatch
 from scheduler_service.core.leader.lane_reads import HeadsRead, LanePage, LanesRead
 from scheduler_service.core.leader.poll_state import CancelsRead, ExpiredRead, OverdueRead, Place
 from scheduler_service.core.leader.state import SchedulerState
@@ -157,9 +157,6 @@ class LeaderStore(PlacementStore, StartStore, Protocol):
 
     def cancel_requests(self, limit: int, after: Place | None) -> CancelsRead:
         """Pending and running runs whose cancel is requested, at most `limit` behind `after`."""
-
-    def record_statistics(self, row: RecordStatistics) -> None:
-        """Insert one row of statistics; some calls also prune old rows."""
 
 
 class JobStore(Protocol):

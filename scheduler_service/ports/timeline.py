@@ -6,7 +6,7 @@ An implementation promises that an answer reads a bounded number of runs, howeve
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from itinerary.protocol.instants import Duration, Instant
 from scheduler_service.core.run_state import FINAL, RunState
@@ -77,13 +77,28 @@ class Counts:
     runs: int
 
 
+class Ends(NamedTuple):
+    """How many runs ended how."""
+
+    completed: int = 0
+    failed: int = 0
+    missed: int = 0
+
+
+class JobEnds(NamedTuple):
+    """The ends of a job's runs by consecutive times; `since` when they are counted, if not all are."""
+
+    ends: Sequence[Ends]
+    since: Instant | None = None
+
+
 class TimelineStore(Protocol):
     """Runs by their scheduled time, of everything or as the filter says; its own `since` and `until` do not count."""
 
     def size(self, span: Span, wanted: RunFilter) -> Total:
         """How many runs of this job, queue or rare end the span has, whatever else the filter says.
 
-        Exact up to MOST_COUNTED; beyond it at most 10,000 of each twentieth of the span are counted.
+        Exact up to MOST_COUNTED; beyond it at most 1,000 of each hundredth of the span are counted.
         """
 
     def few(self, by: LaneKind, span: Span, wanted: RunFilter, most: int) -> list[LaneRun] | None:
@@ -102,4 +117,7 @@ class TimelineStore(Protocol):
         """
 
     def sample(self, by: LaneKind, span: Span, wanted: RunFilter, one_of: int, *, first: int, lanes: int) -> Counts:
-        """Count as `counts` does by one run of so many; of a twentieth of the span 10,000 at most."""
+        """Count as `counts` does by one run of so many; of a hundredth of the span 1,000 at most."""
+
+    def ends(self, job_id: str, edges: Sequence[Instant], most: int) -> JobEnds:
+        """How the newest `most` runs of the job ended that were scheduled between each edge and the next."""

@@ -6,6 +6,7 @@ nothing. Jobs without calendars cost nothing.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Final
 
 from sqlalchemy import Connection, select
@@ -20,6 +21,7 @@ from scheduler_service.sql.calendar_rows import versions_of
 from scheduler_service.sql.column_types import LAST_INSTANT
 from scheduler_service.sql.control_tables import calendars
 
+_ALIKE: Final = attrgetter("alike")
 _FORGOTTEN: Final = Compiled("UTC")
 
 
@@ -38,7 +40,7 @@ class AppliedCalendars:
 
     def applied(self, histories: Sequence[JobHistory]) -> list[JobHistory]:
         """Return the histories as their calendars leave them, in their order."""
-        named = {one for history in histories for one in _named(history)}
+        named = {one for jobs in distinct(histories) for one in _named(jobs)}
         if fresh := named - self._versions.keys():
             self._read(fresh)
         return [self._applier.applied(history) for history in histories] if named else [*histories]
@@ -77,5 +79,10 @@ def _applier(versions: dict[str, tuple[CalendarVersion, ...]], since: Instant | 
     return CalendarApplier(versions) if since is None else CalendarApplier(versions, since)
 
 
-def _named(history: JobHistory) -> Iterable[str]:
-    return (one for job in history.versions if job.calendars is not None for one in job.calendars.ids)
+def distinct(histories: Iterable[JobHistory]) -> Iterable[Sequence[Job]]:
+    """Return the jobs that the histories are like, once where many share them."""
+    return {id(jobs): jobs for jobs in map(_ALIKE, histories)}.values()
+
+
+def _named(jobs: Iterable[Job]) -> Iterable[str]:
+    return (one for job in jobs if job.calendars is not None for one in job.calendars.ids)

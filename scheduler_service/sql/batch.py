@@ -74,9 +74,9 @@ class Batch:
             yield _parameters(texts)
 
     def _check_instants(self, rows: Sequence[Sequence[Any]]) -> None:
-        for place in self._instants:
-            if not all(FIRST_INSTANT <= (row[place] or 0) <= LAST_INSTANT for row in rows):
-                raise RowRefused("not storable: a time outside the years 1 to 9999")
+        times = [time for place in self._instants for row in rows if (time := row[place])]
+        if times and (min(times) < FIRST_INSTANT or max(times) > LAST_INSTANT):
+            raise RowRefused("not storable: a time outside the years 1 to 9999")
 
 
 def _dumped(rows: Sequence[Sequence[Any]]) -> Iterator[tuple[int, bytes]]:

@@ -46,7 +46,7 @@ def runs_page(
     limits = operation.limits
     narrowed = replace(wanted, states=tuple(sorted(states)), queues=() if wanted.queue else limits.queues)
     columns, before = (*RUN_COLUMNS, runs.c.id), runs.c.id <= last_run
-    page = page_of_runs(connection, narrowed, RUNS_AT_ONCE, place, columns, before)
+    page = page_of_runs(connection, narrowed, RUNS_AT_ONCE, place, columns, before, now=now)
     found = [run for row in page.items if limits.has_run(run := whole_run(row[:-1]), run.owner)]
     run_ids, following = [run.run_id for run in found], page.next_cursor
     if action is BulkAction.CANCEL:

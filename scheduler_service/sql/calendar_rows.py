@@ -8,15 +8,17 @@ from collections.abc import Collection, Mapping
 from typing import Final, TypeAlias
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, Engine, Integer, Text, and_, or_, select
+from sqlalchemy import BigInteger, Connection, Engine, Integer, Text, and_, bindparam, literal_column, or_, select
 
 from itinerary.protocol.errors import LeaseLost
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.calendars.model import CalendarVersion, Compiled
 from scheduler_service.core.controls import CalendarEdit
 from scheduler_service.sql.batch import Batch
+from scheduler_service.sql.column_types import InstantColumn
 from scheduler_service.sql.control_tables import calendar_versions
 from scheduler_service.sql.dialect import dialect_of
+from scheduler_service.sql.ready import ReadyStatement
 
 _V: Final = calendar_versions.c
 _IDS: Final = Batch(calendar_id=Text)
@@ -52,11 +54,15 @@ def calendar_edits(connection: Connection, known: int, since: Instant) -> tuple[
     return tuple(CalendarEdit(*row) for row in connection.execute(later))
 
 
+_IS_UNKNOWN: Final = and_(
+    _V.revision > bindparam("known", type_=BigInteger), _V.effective_from < bindparam("cursor", type_=InstantColumn)
+)
+_UNKNOWN: Final = ReadyStatement(lambda _: select(_V.calendar_id).where(_IS_UNKNOWN).limit(literal_column("1")))
+
+
 def require_known_calendars(connection: Connection, known: int, cursor: Instant) -> None:
     """LeaseLost if a version begins before the cursor and was made after the edits of the version `known`."""
-    unknown = select(_V.calendar_id).where(_V.revision > known, _V.effective_from < cursor).limit(1)
-    calendar_id = connection.execute(unknown).scalar()
-    if calendar_id is not None:
+    for (calendar_id,) in _UNKNOWN.rows(connection, {"known": known, "cursor": cursor}):
         raise LeaseLost(f"calendar {calendar_id} was edited, and this leader did not read it in time")
 
 

@@ -1,14 +1,14 @@
 """CalendarStore in SQL: the present definition of each calendar, and its versions, each under the lock of all edits.
 
-Promises that a calendar which a current job names is not deleted. Each version of a used calendar raises the version of
-all edits, by which the leader learns of it before its `effective_from`. Never deletes a version.
+Promises that a calendar which a current job or a monitor names is not deleted. Each version of a used calendar raises
+the version of all edits, by which the leader learns of it before its `effective_from`. Never deletes a version.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, select, update
+from sqlalchemy import Connection, and_, delete, func, insert, select, update
 
 from itinerary.protocol.errors import BadValue, Conflict, NotFound
 from itinerary.protocol.instants import MICROSECOND, Instant
@@ -25,6 +25,7 @@ from scheduler_service.sql.calendar_rows import versions_of
 from scheduler_service.sql.control_tables import calendar_versions, calendars, job_calendars
 from scheduler_service.sql.controls import editing, raise_version
 from scheduler_service.sql.database import Database, again_when_busy
+from scheduler_service.sql.monitor_calendars import monitors_naming
 from scheduler_service.sql.named_by_jobs import CALENDARS_NAMED
 from scheduler_service.sql.paging import page_of, read_cursor
 
@@ -82,7 +83,7 @@ class SqlCalendarStore(CalendarStore):
     def delete(self, calendar_id: str, *, by: AuditedChange) -> None:
         with editing(self._database) as connection:
             before = _there(calendar_id, _locked(connection, calendar_id))
-            _require_no(connection, job_calendars.c.calendar_id == calendar_id, calendar_id, "it cannot be deleted")
+            _require_no(connection, calendar_id, "it cannot be deleted", by_days=False)
             now = self._database.read_clock(connection)
             connection.execute(delete(calendars).where(_C.calendar_id == calendar_id))
             replace_feeds(connection, calendar_id, (), now)
@@ -109,6 +110,10 @@ class SqlCalendarStore(CalendarStore):
     def jobs_using(self, calendar_id: str, limit: int, after: str = "") -> Sequence[str]:
         with self._database.read() as connection:
             return CALENDARS_NAMED.jobs(connection, calendar_id, limit, after)
+
+    def monitors_using(self, calendar_id: str, limit: int, after: str = "") -> Sequence[str]:
+        with self._database.read() as connection:
+            return monitors_naming(connection, calendar_id, limit, after)
 
 
 def _locked(connection: Connection, calendar_id: str) -> StoredCalendar | None:
@@ -146,16 +151,18 @@ def _require_room(connection: Connection) -> None:
 def _require_fitting(connection: Connection, before: StoredCalendar, after: Compiled) -> None:
     """Keep the zone and the whole days of a calendar by which jobs move days."""
     was = before.content.compiled
-    by_days = and_(job_calendars.c.calendar_id == before.calendar_id, job_calendars.c.by_days)
     if after.timezone != was.timezone:
-        _require_no(connection, by_days, before.calendar_id, "its timezone cannot change: they move days by it")
+        _require_no(connection, before.calendar_id, "its timezone cannot change: they move days by it", by_days=True)
     if not after.whole_days and was.whole_days:
-        _require_no(connection, by_days, before.calendar_id, "it must keep to whole days: they move days by it")
+        _require_no(connection, before.calendar_id, "it must keep to whole days: they move days by it", by_days=True)
 
 
-def _require_no(connection: Connection, users: ColumnElement[bool], calendar_id: str, refused: str) -> None:
-    asked = select(job_calendars.c.job_id).where(users).order_by(job_calendars.c.job_id).limit(JOBS_NAMED + 1)
-    named = connection.execute(asked).scalars().all()
+def _require_no(connection: Connection, calendar_id: str, refused: str, *, by_days: bool) -> None:
+    """Raise Conflict if a job or monitor names the calendar; with `by_days`: if one moves or counts days by it."""
+    users = [job_calendars.c.calendar_id == calendar_id, *([job_calendars.c.by_days] if by_days else [])]
+    asked = select(job_calendars.c.job_id).where(*users).order_by(job_calendars.c.job_id).limit(JOBS_NAMED + 1)
+    named = [*connection.execute(asked).scalars()]
+    named += [f"monitor {one}" for one in monitors_naming(connection, calendar_id, JOBS_NAMED + 1, by_days=by_days)]
     if named:
         jobs = ", ".join(named[:JOBS_NAMED]) + (" and others" if len(named) > JOBS_NAMED else "")
         text = f"calendar {calendar_id} is named by {jobs}, so {refused}; take it out of them first"

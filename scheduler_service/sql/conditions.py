@@ -13,8 +13,10 @@ from scheduler_service.core.notifications.conditions import Pending, Running, ma
 from scheduler_service.core.notifications.notices import Named
 from scheduler_service.core.policies import could_go_since
 from scheduler_service.core.run_state import RunState
+from scheduler_service.core.versions import as_of
 from scheduler_service.ports.notices import Conditions, Page
 from scheduler_service.sql.database import Database
+from scheduler_service.sql.job_lists import is_paused
 from scheduler_service.sql.job_rows import JOB_COLUMNS, current_job_of
 from scheduler_service.sql.leader import reads
 from scheduler_service.sql.notices import named_runs
@@ -32,7 +34,8 @@ class SqlConditions(Conditions):
     def waiting(self, due_before: Instant, limit: int, after: Place | None) -> tuple[list[Pending], Place | None]:
         with self._database.read() as connection:
             runs_due, place = reads.overdue(connection, due_before, limit, after)
-            paused = _paused(connection, {run.job_id for run in runs_due if run.kind is RunKind.OCCURRENCE})
+            now = self._database.read_clock(connection)
+            paused = _paused(connection, {run.job_id for run in runs_due if run.kind is RunKind.OCCURRENCE}, now)
             due = {
                 run.run_id: run.due_at
                 for run in runs_due
@@ -68,22 +71,23 @@ class SqlConditions(Conditions):
     def jobs(self, after: str | None, limit: int) -> Page:
         """Parses only jobs that could end."""
         following = [] if after is None else [jobs.c.job_id > after]
-        wanted = (
-            select(*JOB_COLUMNS, jobs.c.job_id)
-            .where(jobs.c.deleted == false(), jobs.c.paused == false(), *following)
-            .order_by(jobs.c.job_id)
-            .limit(limit)
-        )
         with self._database.read() as connection:
+            now = self._database.read_clock(connection)
+            wanted = (
+                select(*JOB_COLUMNS, jobs.c.job_id)
+                .where(jobs.c.deleted == false(), ~is_paused(now), *following)
+                .order_by(jobs.c.job_id)
+                .limit(limit)
+            )
             rows = connection.execute(wanted).all()
-        found = [job for row in rows if may_end(row.definition) and (job := _job(row)) is not None]
+        found = [as_of(job, now) for row in rows if may_end(row.definition) and (job := _job(row)) is not None]
         return Page(found, after, rows[-1].job_id if len(rows) == limit else None)
 
 
-def _paused(connection: Connection, job_ids: Iterable[str | None]) -> set[str]:
+def _paused(connection: Connection, job_ids: Iterable[str | None], now: Instant) -> set[str]:
     """Select the paused jobs: a run that waits for a resume is not late."""
     named = sorted(job_id for job_id in job_ids if job_id is not None)
-    return set(connection.execute(select(jobs.c.job_id).where(jobs.c.paused, jobs.c.job_id.in_(named))).scalars())
+    return set(connection.execute(select(jobs.c.job_id).where(is_paused(now), jobs.c.job_id.in_(named))).scalars())
 
 
 def _job(row: Any) -> Job | None:

@@ -36,15 +36,19 @@ def no_edits() -> Any:
     return func.pg_advisory_xact_lock_shared(_ADVISORY_LOCK)
 
 
+_KEEP_EDITS_OUT: Final = select(no_edits())
+_READ_VERSION: Final = select(VERSION)
+
+
 def heed_edits(connection: Connection) -> None:
     """Keep edits out from now on, so that the next statement sees the last one."""
     if dialect_of(connection) is Dialect.POSTGRESQL:
-        connection.execute(select(no_edits()))
+        connection.execute(_KEEP_EDITS_OUT)
 
 
 def control_version(connection: Connection) -> int:
     """Read the version of the edits; 0 before the first one."""
-    version: int = connection.execute(select(VERSION)).scalar_one()
+    version: int = connection.execute(_READ_VERSION).scalar_one()
     return version
 
 

@@ -13,9 +13,10 @@ from itinerary.protocol.instants import Instant
 from scheduler_service.core.run_state import ACTIVE, FINAL, RunState
 from scheduler_service.ports.history import Total
 from scheduler_service.ports.stores import JobFilter, RunFilter
-from scheduler_service.sql.job_lists import has_last_state, job_conditions
+from scheduler_service.sql.index_states import IS_COMPLETED, are_over, ended_as
+from scheduler_service.sql.job_lists import has_last_state, is_paused, job_conditions
 from scheduler_service.sql.run_lists import judging
-from scheduler_service.sql.tables import ENDED_OTHERWISE, IS_TRACKED, among, has_index_state, jobs, runs
+from scheduler_service.sql.tables import IS_TRACKED, among, has_index_state, jobs, runs
 
 MOST: Final = 10_000
 _R: Final = runs.c
@@ -23,8 +24,8 @@ _BY_TIME: Final = (_R.scheduled_at.desc(), _R.id.desc())
 _BY_QUEUE: Final = (_R.standing, _R.queue, _R.priority, _R.due_at, _R.id)
 
 
-def runs_total(wanted: RunFilter) -> list[Select[Any]]:
-    """One statement for each index to scan; each gives (rows scanned, rows that match)."""
+def runs_total(wanted: RunFilter, now: Instant) -> list[Select[Any]]:
+    """One statement for each index to scan; each gives (rows scanned, rows that match). `now` is for completed runs."""
     states = frozenset(wanted.states)
     if wanted.run_ids:
         return [_scan([_R.run_id.in_(wanted.run_ids)], among(_R.state, states) if states else true(), wanted)]
@@ -32,7 +33,7 @@ def runs_total(wanted: RunFilter) -> list[Select[Any]]:
         return [_scan(_by_time(wanted), true(), wanted)]
     scans = [_scan(_ended_so(state, wanted), true(), wanted) for state in sorted(states & FINAL - {RunState.COMPLETED})]
     if RunState.COMPLETED in states:
-        scans.append(_scan(_by_time(wanted), among(_R.state, frozenset({RunState.COMPLETED})), wanted))
+        scans.append(_scan([*_by_time(wanted), are_over(now)], IS_COMPLETED, wanted))
     if active := states & ACTIVE:
         scans.append(_scan(_in_queue([IS_TRACKED], wanted), among(_R.state, active), wanted, _BY_QUEUE))
     waiting = sorted(active & {RunState.SCHEDULED, RunState.RETRYING})
@@ -43,14 +44,17 @@ def runs_total(wanted: RunFilter) -> list[Select[Any]]:
 
 
 def jobs_total(wanted: JobFilter, now: Instant) -> Select[Any]:
-    """The statement that counts jobs in the same way; `now` tells which runs were due."""
+    """The statement that counts jobs in the same way; `now` tells which runs were due, and which pauses hold."""
     last = [has_last_state(jobs.c.job_id, wanted, now)] if wanted.last_states else []
-    scanned = select(and_(~jobs.c.deleted, *job_conditions(wanted), *last).label("matches")).select_from(jobs)
-    if wanted.job_ids:
-        scanned = scanned.where(jobs.c.job_id.in_(wanted.job_ids))
-    for name in ("queue", "task", "source"):
-        if (value := getattr(wanted, name)) is not None:
-            scanned = scanned.where(jobs.c[name] == value)
+    named = {name: getattr(wanted, name) for name in ("queue", "task", "source")}
+    narrowed = [jobs.c[name] == value for name, value in named.items() if value is not None]
+    narrowed += [jobs.c.job_id.in_(wanted.job_ids)] if wanted.job_ids else []
+    there = [~jobs.c.deleted]
+    # The indexes by queue and task are of jobs that are there, and so need no row of the table.
+    if wanted.queue is not None or wanted.task is not None:
+        narrowed, there = [*narrowed, *there], []
+    matches = and_(true(), *there, *job_conditions(wanted, now), *last).label("matches")
+    scanned = select(matches).select_from(jobs).where(*narrowed)
     return _counted(scanned.limit(MOST + 1).subquery("walk"))
 
 
@@ -67,7 +71,7 @@ def _by_time(wanted: RunFilter) -> list[ColumnElement[bool]]:
 
 
 def _ended_so(state: RunState, wanted: RunFilter) -> list[ColumnElement[bool]]:
-    return [has_index_state(state), ENDED_OTHERWISE, *_by_time(wanted)]
+    return [ended_as(state), *_by_time(wanted)]
 
 
 def _in_queue(index_state: list[ColumnElement[bool]], wanted: RunFilter) -> list[ColumnElement[bool]]:
@@ -100,8 +104,8 @@ def _counted(scan: Any) -> Select[Any]:
     return select(*figures).select_from(scan)
 
 
-def jobs_of_queues(most: int) -> Select[Any]:
+def jobs_of_queues(most: int, now: Instant) -> Select[Any]:
     """Count for each queue the unpaused jobs that name it, in one scan of the jobs, for manual requests only."""
     queue = jobs.c.queue
     counted: tuple[ColumnElement[Any], ...] = (queue, func.count())
-    return select(*counted).where(~jobs.c.deleted, ~jobs.c.paused).group_by(queue).order_by(queue).limit(most)
+    return select(*counted).where(~jobs.c.deleted, ~is_paused(now)).group_by(queue).order_by(queue).limit(most)

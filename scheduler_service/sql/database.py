@@ -39,10 +39,13 @@ from scheduler_service.sql.dialect import Dialect
 from scheduler_service.sql.postgres import BOUNDS, WRITES, is_direct, postgres_engine
 from scheduler_service.sql.postgres import PLANNED_EACH_TIME as PLANNED_EACH_TIME
 from scheduler_service.sql.postgres import Bounds as Bounds
+from scheduler_service.sql.ready import ReadyStatement
 from scheduler_service.sql.sqlite import sqlite_engine
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_CLOCK: Final[ColumnElement[Instant]] = func.clock_timestamp(type_=InstantColumn)
+_READ_CLOCK: Final = ReadyStatement(lambda _: select(_CLOCK))
 _UNDONE: Final = frozenset({"40P01", "40001"})  # deadlock detected, serialization failure
 _PAUSES: Final = (0.02, 0.1)
 
@@ -137,15 +140,14 @@ class Database:
         """The database's clock as an SQL expression, `plus` later."""
         if self.dialect is Dialect.SQLITE:
             return literal(self._clock() + plus, InstantColumn)
-        clock = func.clock_timestamp(type_=InstantColumn)
-        return self.dialect.later(clock, plus) if plus else clock
+        return self.dialect.later(_CLOCK, plus) if plus else _CLOCK
 
     def read_clock(self, connection: Connection) -> Instant:
         """Read the database's clock."""
         if self.dialect is Dialect.SQLITE:
             return self._clock()
-        now: Instant = connection.execute(select(self.now())).scalar_one()
-        return now
+        ((now,),) = _READ_CLOCK.rows(connection, {})
+        return int(now)
 
     def ping(self) -> None:
         """Return if the database answers; raise otherwise."""

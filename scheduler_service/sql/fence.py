@@ -6,18 +6,40 @@ lease row FOR KEY SHARE, which a takeover waits for and a renewal does not. On S
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, case, false, func, select, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Integer,
+    Select,
+    Text,
+    Update,
+    and_,
+    bindparam,
+    case,
+    false,
+    func,
+    select,
+    update,
+)
 
 from itinerary.protocol.errors import LeaseLost
-from itinerary.protocol.instants import Instant
 from scheduler_service.core.model import Lease
+from scheduler_service.sql.column_types import InstantColumn
 from scheduler_service.sql.controls import no_edits
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.dialect import Dialect
+from scheduler_service.sql.ready import ReadyStatement
 from scheduler_service.sql.tables import leases
+
+_IS_HOLDER: Final = and_(
+    leases.c.shard == bindparam("of_shard", type_=Integer),
+    leases.c.term == bindparam("of_term", type_=BigInteger),
+    leases.c.holder == bindparam("of_holder", type_=Text),
+    leases.c.resigned == false(),
+)
 
 
 @contextmanager
@@ -43,32 +65,34 @@ def is_still(lease: Lease) -> ColumnElement[bool]:
 
 
 def _hold(database: Database, connection: Connection, lease: Lease, by_controls: bool) -> bool:
+    holder = {"of_shard": lease.shard, "of_term": lease.term, "of_holder": lease.holder}
     if database.dialect is Dialect.POSTGRESQL:
-        return connection.execute(_lock(lease.shard, lease.term, lease.holder, by_controls)).first() is not None
-    return _renew_along(connection, lease, database.read_clock(connection))
+        return bool((_LOCK_WITH_CONTROLS if by_controls else _LOCK).rows(connection, holder))
+    # Renew with each commit: SQLite has one writer, so a busy leader could not renew in time otherwise.
+    return _RENEW_ALONG.count(connection, {**holder, "now": database.read_clock(connection)}) == 1
 
 
-@lru_cache(maxsize=8)
-def _lock(shard: int, term: int, holder: str, by_controls: bool) -> Select[Any]:
+def _lock(*more: ColumnElement[Any]) -> Select[Any]:
     """Lock the lease row, and make the planner find rows by their keys during the transaction.
 
     Until the statistics know of the newest rows, a planner would read the whole table for every batch.
     """
     by_keys = func.set_config("enable_seqscan", "off", True)
-    held = is_still(Lease(shard, term, holder, now=0))
-    columns = (leases.c.term, by_keys, *([no_edits()] if by_controls else []))
-    return select(*columns).where(held).with_for_update(read=True, key_share=True)
+    return select(leases.c.term, by_keys, *more).where(_IS_HOLDER).with_for_update(read=True, key_share=True)
 
 
-def _renew_along(connection: Connection, lease: Lease, now: Instant) -> bool:
-    """Renew with each commit: SQLite has one writer, so a busy leader could not renew in time otherwise."""
-    expires_at = now + leases.c.ttl
-    renewed = (
+def _renewal() -> Update:
+    expires_at = bindparam("now", type_=InstantColumn) + leases.c.ttl
+    return (
         update(leases)
-        .where(is_still(lease))
+        .where(_IS_HOLDER)
         .values(
             expires_at=case((leases.c.expires_at > expires_at, leases.c.expires_at), else_=expires_at),
             renewals=leases.c.renewals + 1,
         )
     )
-    return connection.execute(renewed).rowcount == 1
+
+
+_LOCK: Final = ReadyStatement(lambda _: _lock())
+_LOCK_WITH_CONTROLS: Final = ReadyStatement(lambda _: _lock(no_edits()))
+_RENEW_ALONG: Final = ReadyStatement(lambda _: _renewal())

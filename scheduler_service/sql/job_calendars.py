@@ -44,7 +44,7 @@ def judge_calendars(connection: Connection, planned: Sequence[tuple[str, Job, Jo
 def _judge(
     connection: Connection, saved: Sequence[tuple[str, Job, Job | None]], judged: list[tuple[str, Job]], *, hold: bool
 ) -> None:
-    known = _present(connection, _ids(job for _, job in judged), hold=hold)
+    known = present(connection, _ids(job for _, job in judged), hold=hold)
     refuse_calendars(judged, known)
     refuse_closed([one for one in saved if calendars_named(one[1]) is not None], known)
 
@@ -58,7 +58,8 @@ def _counts_days(job: Job, calendar_id: str) -> bool:
     return named is not None and counts_days(named, calendar_id)
 
 
-def _present(connection: Connection, ids: Collection[str], *, hold: bool) -> Mapping[str, Compiled]:
+def present(connection: Connection, ids: Collection[str], *, hold: bool) -> Mapping[str, Compiled]:
+    """Return the newest sets of those that exist; with `hold` none of them is edited or deleted until the end."""
     there = select(calendars.c.calendar_id).where(calendars.c.calendar_id.in_(sorted(ids)))
     there = there.order_by(calendars.c.calendar_id)
     names = connection.execute(there.with_for_update(read=True) if hold else there).scalars().all()

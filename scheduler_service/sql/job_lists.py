@@ -7,7 +7,7 @@ SCANNED jobs a page; by its last run no more jobs are sorted than that.
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, and_, case, func, literal, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, case, func, literal, or_, select, true
 
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.run_state import RunState
@@ -16,7 +16,7 @@ from scheduler_service.sql.column_types import InstantColumn
 from scheduler_service.sql.database import PLANNED_EACH_TIME
 from scheduler_service.sql.dialect import dialect_of
 from scheduler_service.sql.holding_text import holds
-from scheduler_service.sql.job_rows import JOB_COLUMNS, tag_line
+from scheduler_service.sql.job_rows import LISTED_COLUMNS, tag_line
 from scheduler_service.sql.paging import no_cursor, page_of, read_cursor, write_cursor
 from scheduler_service.sql.tables import jobs, runs
 
@@ -33,12 +33,15 @@ def page_of_jobs(
     connection: Connection, wanted: JobFilter, limit: int, cursor: str | None, order: Order[JobSort], now: Instant,
     *more: ColumnElement[bool],
 ) -> Page[Any]:  # fmt: skip
-    """The next page of rows with JOB_COLUMNS that match and pass `more`; `now` tells which runs were due."""
+    """The next page of rows with LISTED_COLUMNS that match and pass `more`.
+
+    `now` tells which runs were due, and which pauses hold.
+    """
     if order.by is not JobSort.JOB_ID:
         return _by_last_run(connection, wanted, limit, cursor, order, now)
     behind = [] if cursor is None else [_follows(jobs.c.job_id, read_cursor(cursor, str)[0], order)]
     by_id = jobs.c.job_id.desc() if order.descending else jobs.c.job_id
-    found = select(jobs.c.job_id).where(*_found_by(wanted), *more, *behind).order_by(by_id)
+    found = select(jobs.c.job_id).where(*_found_by(wanted, now), *more, *behind).order_by(by_id)
     end = None
     if wanted.last_states:
         read = found.limit(SCANNED).subquery("read")
@@ -47,19 +50,26 @@ def page_of_jobs(
         ids = select(read.c.job_id).order_by(read.c.job_id.desc() if order.descending else read.c.job_id)
         end = connection.execute(ids.offset(SCANNED - 1).limit(1), execution_options=_EACH).scalar()
     placed = found.limit(limit + 1).subquery("placed")
-    whole = select(*JOB_COLUMNS, jobs.c.job_id).join(placed, jobs.c.job_id == placed.c.job_id).order_by(by_id)
+    whole = select(*LISTED_COLUMNS).join(placed, jobs.c.job_id == placed.c.job_id).order_by(by_id)
     page = page_of(connection.execute(whole, execution_options=_EACH).all(), limit, _as_it_is, _id)
     return Page(page.items, write_cursor([end])) if page.next_cursor is None and end is not None else page
 
 
-def job_conditions(wanted: JobFilter) -> list[ColumnElement[bool]]:
+def is_paused(now: Instant) -> ColumnElement[bool]:
+    """Whether the job of a row is in a pause: one that is over is none."""
+    return and_(jobs.c.paused, func.coalesce(jobs.c.paused_until > literal(now, InstantColumn), true()))
+
+
+def job_conditions(wanted: JobFilter, now: Instant) -> list[ColumnElement[bool]]:
     """The conditions of the filter on the row of a job, but for the prefixes."""
     conditions: list[ColumnElement[bool]] = []
     if wanted.tag is not None:
         conditions.append(holds(jobs.c.tags, f"\n{tag_line(wanted.tag)}\n"))
     if wanted.text:
         conditions.append(holds(jobs.c.search_text, wanted.text.casefold()))
-    for name in ("paused", "source", "queue", "task"):
+    if wanted.paused is not None:
+        conditions.append(is_paused(now) if wanted.paused else ~is_paused(now))
+    for name in ("source", "queue", "task"):
         if (value := getattr(wanted, name)) is not None:
             conditions.append(jobs.c[name] == value)
     if wanted.job_ids:
@@ -72,9 +82,9 @@ def has_last_state(job_id: ColumnElement[str], wanted: JobFilter, now: Instant) 
     return _of_last_run(job_id, runs.c.state, now).in_([state.value for state in wanted.last_states])
 
 
-def _found_by(wanted: JobFilter) -> list[ColumnElement[bool]]:
+def _found_by(wanted: JobFilter, now: Instant) -> list[ColumnElement[bool]]:
     begins = [and_(jobs.c.job_id >= first, jobs.c.job_id < f"{first}{_LAST}") for first in wanted.prefixes]
-    return [~jobs.c.deleted, *job_conditions(wanted), *([or_(*begins)] if begins else [])]
+    return [~jobs.c.deleted, *job_conditions(wanted, now), *([or_(*begins)] if begins else [])]
 
 
 def _of_last_run(job_id: ColumnElement[str], value: ColumnElement[Any], now: Instant) -> ColumnElement[Any]:
@@ -91,7 +101,7 @@ def _by_last_run(
         text, now, *place = read_cursor(cursor, str, int, int, int, str)
         if text != order.text:
             raise no_cursor(cursor)
-    read = select(jobs.c.job_id).where(*_found_by(wanted)).limit(SCANNED + 1).subquery("read")
+    read = select(jobs.c.job_id).where(*_found_by(wanted, now)).limit(SCANNED + 1).subquery("read")
     if connection.execute(select(func.count()).select_from(read), execution_options=_EACH).scalar_one() > SCANNED:
         raise too_many(order, SCANNED)
     value = _of_last_run(read.c.job_id, _value(connection, order), now).label("value")
@@ -99,7 +109,7 @@ def _by_last_run(
     valued = select(read.c.job_id, value).where(*in_states).subquery("valued")
     following = select(*valued.c).where(*_behind(valued.c, place, order))
     placed = following.order_by(*_ordered(valued.c, order)).limit(limit + 1).subquery("placed")
-    whole = select(*JOB_COLUMNS, jobs.c.job_id, placed.c.value).join(placed, jobs.c.job_id == placed.c.job_id)
+    whole = select(*LISTED_COLUMNS, placed.c.value).join(placed, jobs.c.job_id == placed.c.job_id)
     rows = connection.execute(whole.order_by(*_ordered(placed.c, order)), execution_options=_EACH).all()
     return page_of(
         rows, limit, _as_it_is,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final, TypeAlias
 
 import structlog
@@ -23,15 +23,15 @@ from scheduler_service.core.contract.stored_jobs import StoredJobs
 from scheduler_service.core.contract.unknown_fields import names
 from scheduler_service.core.explain.facts import Version
 from scheduler_service.core.model import Job, JobHistory
-from scheduler_service.sql.applied_calendars import AppliedCalendars
+from scheduler_service.sql.applied_calendars import AppliedCalendars, distinct
 from scheduler_service.sql.batch import Batch
 from scheduler_service.sql.control_tables import job_calendars
 from scheduler_service.sql.dialect import dialect_of
+from scheduler_service.sql.job_pages import JobGroup, pages
 from scheduler_service.sql.tables import IS_UNPLANNED, job_versions, jobs
 
 log = structlog.get_logger(__name__)
 
-_READ_AT_ONCE: Final = 5_000
 _MOST_REPORTED: Final = 1_000
 _REPORTED: Final[set[str]] = set()
 
@@ -44,28 +44,35 @@ VERSION_COLUMNS: Final = (
 )  # fmt: skip
 JOB_COLUMNS: Final = (*(jobs.c[column.name] for column in VERSION_COLUMNS), jobs.c.source)
 # Many definitions are read from their text: most are like one that was read before.
+LISTED_COLUMNS: Final = (cast(jobs.c.definition, Text).label("definition"), *JOB_COLUMNS[1:], jobs.c.job_id)
 _HISTORY_COLUMNS: Final = (cast(_V.definition, Text), *VERSION_COLUMNS[1:], _V.job_id, jobs.c.planned_version)
 _JOB_ID: Final = itemgetter(-2)
 _PLANNED: Final = itemgetter(-1)
+_ID_OF: Final = attrgetter("job_id")
 _IDS: Final = Batch(job_id=Text)
 
 
 def job_of(row: Sequence[Any], read: Callable[..., Job] = read_stored_job) -> Job:
     """The version, from VERSION_COLUMNS; `read` reads its definition."""
-    definition, created_at, version, paused, pause_reason, paused_until, effective_from, deleted, anchor, at = row[:10]
-    job = read(
-        definition,
-        created_at=created_at,
-        version=version,
-        paused=paused,
-        pause_reason=pause_reason,
-        paused_until=paused_until,
-        # Equal for a job that was never edited; sharing one integer saves memory.
-        effective_from=created_at if effective_from == created_at else effective_from,
-        deleted=deleted,
-        pause_skips=row[10],
-    )
-    return job if anchor is None else placed(job, anchor, at)
+    created_at, effective_from, stored = _beside(row)
+    job = read(row[0], created_at=created_at, effective_from=effective_from, **stored)
+    return job if row[8] is None else placed(job, row[8], row[9])
+
+
+def _beside(row: Sequence[Any]) -> tuple[Instant, Instant, dict[str, Any]]:
+    """The instants of creation and effect of a version, and what else is stored beside its definition and its place."""
+    _, created_at, version, paused, pause_reason, paused_until, effective_from, deleted, _, _, pause_skips, *_ = row
+    if effective_from == created_at:  # as of a job that was never edited; sharing one integer saves memory
+        effective_from = created_at
+    stored = {
+        "version": version,
+        "paused": paused,
+        "pause_reason": pause_reason,
+        "paused_until": paused_until,
+        "deleted": deleted,
+        "pause_skips": pause_skips,
+    }
+    return created_at, effective_from, stored
 
 
 def current_job_of(row: Sequence[Any]) -> Job:
@@ -89,6 +96,20 @@ def listed_job_of(row: Sequence[Any]) -> Job | None:
     except Conflict as error:
         log.warning("job left out of a list", error=str(error))
         return None
+
+
+def listed_jobs(rows: Iterable[Any]) -> list[Job]:
+    """The current jobs of a page, from LISTED_COLUMNS; those that a newer program created are left out."""
+    read = StoredJobs().read
+    found: list[Job] = []
+    for row in rows:
+        try:
+            job = job_of(row, read)
+        except (BadValue, BadValues) as error:
+            log.warning("job left out of a list", job_id=row.job_id, error=str(error))
+            continue
+        found.append(job if row.source is None else replace(job, source=row.source))
+    return found
 
 
 def version_of(job_id: str, row: Sequence[Any]) -> Version | None:
@@ -118,22 +139,20 @@ def histories(
     since: Instant | None,
     job_ids: Sequence[str] | None = None,
     refused: set[str] | None = None,
+    stored: StoredJobs | None = None,
 ) -> list[JobHistory]:
     """The versions of these jobs, or of all, that hold at or after `since`, and from the last planned one on.
 
     Calendars are applied: a version is cut at the versions of those that it names.
     Of all jobs, those deleted before `since`, and planned as deleted, are left out. `refused` collects the ids of jobs
-    that this program cannot read.
+    that this program cannot read. `stored` knows the definitions of the pages before this one.
     """
-    by_calendars, read = AppliedCalendars(connection, since), StoredJobs().read
+    by_calendars, stored = AppliedCalendars(connection, since), stored or StoredJobs()
+    refused = set() if refused is None else refused
     if job_ids is None:
         by_calendars.read_all()
-        return _all_grouped(connection, since, by_calendars, read, refused)
-    named = _versions(since).where(_V.job_id.in_(select(_IDS.rows(dialect_of(connection)).c.job_id)))
-    found: list[JobHistory] = []
-    for chunk in _IDS.chunks([(job_id,) for job_id in dict.fromkeys(job_ids)]):
-        found += by_calendars.applied(_grouped(connection.execute(named, chunk), read, refused))
-    return found
+        return _all(connection, since, by_calendars, stored, refused)
+    return by_calendars.applied(_named(connection, _versions(since), dict.fromkeys(job_ids), stored, refused))
 
 
 def unplanned(connection: Connection, limit: int) -> list[str]:
@@ -146,49 +165,49 @@ def _versions(since: Instant | None, within: Callable[[_Column], _Condition] = l
 
     Each table gets the bounds, since PostgreSQL scans the whole of one that has none, again for every page.
     """
-    following = job_versions.alias("following")
-    is_next = and_(following.c.job_id == _V.job_id, following.c.version == _V.version + 1)
     versions = (
         select(*_HISTORY_COLUMNS)
         .join(jobs, and_(jobs.c.job_id == _V.job_id, within(jobs.c.job_id)))
-        .outerjoin(following, and_(is_next, within(following.c.job_id)))
         .where(within(_V.job_id))
         .order_by(_V.job_id, _V.version)
     )
     if since is None:
         return versions
-    ends_at = following.c.effective_from
+    following = job_versions.alias("following")
     # What a version that has ended moved over `since`, or fired for a later day, the next one must know.
-    moves_days = exists().where(job_calendars.c.job_id == _V.job_id, job_calendars.c.by_days)
-    may_reach = and_(ends_at > since - REACH, moves_days)
-    return versions.where(or_(ends_at.is_(None), ends_at > since, _V.version >= jobs.c.planned_version, may_reach))
+    moves_days = exists().where(job_calendars.c.job_id == following.c.job_id, job_calendars.c.by_days)
+    has_ended = exists().where(
+        following.c.job_id == _V.job_id,
+        within(following.c.job_id),
+        following.c.version == _V.version + 1,
+        following.c.effective_from <= since,
+        not_(and_(following.c.effective_from > since - REACH, moves_days)),
+    )
+    # Nearly all versions are the newest ones: for those nothing else is read.
+    return versions.where(or_(_V.version >= jobs.c.planned_version, not_(has_ended)))
 
 
-def _gone_before(since: Instant) -> ColumnElement[bool]:
-    return and_(jobs.c.deleted, jobs.c.effective_from <= since, not_(IS_UNPLANNED))
-
-
-def _all_grouped(
+def _all(
     connection: Connection,
     since: Instant | None,
     by_calendars: AppliedCalendars,
-    read: Callable[..., Job],
-    refused: set[str] | None,
+    stored: StoredJobs,
+    refused: set[str],
 ) -> list[JobHistory]:
-    """Group in parts, since the rows of all jobs at once take more memory than the jobs.
+    """Read all jobs in parts, since the rows of all at once take more memory than the jobs.
 
     Jobs edited or created between two parts are unplanned, so the job watcher finds them.
     """
     found: list[JobHistory] = []
-    after = ""
-    ids = select(jobs.c.job_id).order_by(jobs.c.job_id).limit(_READ_AT_ONCE)
-    while part := connection.execute(ids.where(jobs.c.job_id > after)).scalars().all():
-        if after:
+    for page in pages(connection, since):
+        if found:
             log.info("reading jobs", count=len(found))
-        asked = _versions(since, partial(_between, part[0], part[-1]))
-        rows = connection.execute(asked if since is None else asked.where(not_(_gone_before(since))))
-        found += by_calendars.applied(_grouped(rows, read, refused))
-        after = part[-1]
+        part = [history for group in page.groups for history in _of_group(group, stored, refused)]
+        if page.others:
+            within = partial(_between, min(page.others), max(page.others))
+            part += _named(connection, _versions(since, within), page.others, stored, refused)
+        part.sort(key=_ID_OF)
+        found += by_calendars.applied(part)
     return found
 
 
@@ -196,24 +215,62 @@ def _between(first: str, last: str, job_id: _Column) -> _Condition:
     return and_(job_id >= first, job_id <= last)
 
 
-def _grouped(rows: Iterable[Any], read: Callable[..., Job], refused: set[str] | None = None) -> list[JobHistory]:
-    """Group rows into histories; remove the ids of jobs that were read from `refused`, and add those that were not."""
+def _named(
+    connection: Connection, versions: Select[Any], job_ids: Iterable[str], stored: StoredJobs, refused: set[str]
+) -> list[JobHistory]:
+    named = versions.where(_V.job_id.in_(select(_IDS.rows(dialect_of(connection)).c.job_id)))
     found: list[JobHistory] = []
-    refused = set() if refused is None else refused
-    for job_id, of_job in groupby(rows, key=_JOB_ID):
-        versions = list(of_job)
-        try:
-            history = JobHistory(tuple(job_of(row, read) for row in versions), _PLANNED(versions[-1]))
-        except (BadValue, BadValues) as error:  # a single unreadable job must not stop the others
-            if job_id not in refused:
-                log.error("job left out, its stored definition is refused", job_id=job_id, error=str(error))
-            refused.add(job_id)
-            continue
-        refused.discard(job_id)
-        found.append(history)
-        if history.current.unknown:
-            _log_once(history.current.unknown, job_id)
+    for chunk in _IDS.chunks([(job_id,) for job_id in job_ids]):
+        found += _grouped(connection.execute(named, chunk), stored, refused)
     return found
+
+
+def _of_group(group: JobGroup, stored: StoredJobs, refused: set[str]) -> list[JobHistory]:
+    read, planned_version, beside = stored.history, group.planned_version, group.beside
+    found: list[JobHistory] = []
+    for job_id, text, created_at, effective_from in zip(*group[2:], strict=True):
+        # As of a job that was never edited; sharing one integer saves memory.
+        since = created_at if effective_from == created_at else effective_from
+        try:
+            found.append(read(text, planned_version, created_at, since, beside))
+        except (BadValue, BadValues) as error:
+            _refuse(job_id, error, refused)
+    _note_read(found, refused)
+    return found
+
+
+def _history_of(versions: Sequence[Any], stored: StoredJobs) -> JobHistory:
+    newest = versions[-1]
+    if len(versions) == 1 and newest[8] is None:
+        return stored.history(newest[0], _PLANNED(newest), *_beside(newest))
+    return JobHistory(tuple(job_of(row, stored.read) for row in versions), _PLANNED(newest))
+
+
+def _grouped(rows: Iterable[Any], stored: StoredJobs, refused: set[str]) -> list[JobHistory]:
+    """Group rows into histories."""
+    found: list[JobHistory] = []
+    for job_id, of_job in groupby(rows, key=_JOB_ID):
+        try:
+            found.append(_history_of([*of_job], stored))
+        except (BadValue, BadValues) as error:
+            _refuse(job_id, error, refused)
+    _note_read(found, refused)
+    return found
+
+
+def _refuse(job_id: str, error: Exception, refused: set[str]) -> None:
+    """Leave out a job: a single one that is unreadable must not stop the others."""
+    if job_id not in refused:
+        log.error("job left out, its stored definition is refused", job_id=job_id, error=str(error))
+    refused.add(job_id)
+
+
+def _note_read(found: Sequence[JobHistory], refused: set[str]) -> None:
+    if refused:
+        refused.difference_update(history.job_id for history in found)
+    for alike in distinct(found):
+        if unknown := alike[-1].unknown:
+            _log_once(unknown, alike[-1].job_id)
 
 
 def _log_once(unknown: Mapping[str, Any], job_id: str) -> None:

@@ -1,4 +1,4 @@
-"""JobSets in SQL: all jobs of one source, planned and applied in one transaction.
+"""JobSets in SQL: all jobs and monitors of one source, planned and applied in one transaction.
 
 Promises that an apply executes a plan of exactly the rows that are there then, and stores all of it or nothing. Applies
 never overlap. core's job_plan decides the changes.
@@ -14,7 +14,10 @@ from itinerary.protocol.errors import Conflict
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.contract.job_plan import JobChange, JobSet, JobSets, JobsPlan, plan_jobs
+from scheduler_service.core.contract.monitor_plan import state_line
 from scheduler_service.core.model import Job
+from scheduler_service.core.monitors.model import Monitor
+from scheduler_service.sql import monitor_sets
 from scheduler_service.sql.audit import record_all
 from scheduler_service.sql.batch import Batch
 from scheduler_service.sql.database import Database, again_when_busy
@@ -24,6 +27,7 @@ from scheduler_service.sql.job_limits import judge_limits
 from scheduler_service.sql.job_rows import JOB_COLUMNS, named_job_of
 from scheduler_service.sql.job_versions import next_version, update_jobs, write_versions
 from scheduler_service.sql.jobs import audited, job_row, keep_named
+from scheduler_service.sql.monitor_sets import read_monitors
 from scheduler_service.sql.tables import jobs
 
 _ADVISORY_LOCK: Final = 0x17_1EAA_2E
@@ -37,6 +41,7 @@ class _Stored:
     """The rows that an apply reads, deleted ones included: an id created again continues its version numbers."""
 
     rows: Mapping[str, Job]
+    monitors: tuple[Monitor, ...] = ()
 
     @property
     def present(self) -> list[Job]:
@@ -47,6 +52,10 @@ class _Stored:
         """The values that change with every change of a row; a new place is not a new version."""
         return {(job.job_id, job.version, job.source, job.placed_anchor, job.placed_at) for job in self.rows.values()}
 
+    def has_monitors_as(self, locked: Sequence[Monitor]) -> bool:
+        """Whether these rows have the same definitions; a ping changes none."""
+        return list(map(state_line, locked)) == list(map(state_line, self.monitors))
+
 
 class SqlJobSets(JobSets):
     """JobSets on SQLite and PostgreSQL."""
@@ -55,10 +64,12 @@ class SqlJobSets(JobSets):
         self._database = database
 
     def plan(self, wanted: JobSet) -> JobsPlan:
-        plan = plan_jobs(self._read(wanted).present, wanted)
+        stored = self._read(wanted)
+        plan = plan_jobs(stored.present, wanted, stored.monitors)
         with self._database.read() as connection:
             judge_limits(connection, _saved(plan, wanted))
             judge_calendars(connection, _saved(plan, wanted))
+            monitor_sets.judge_calendars(connection, plan.monitors, self._database.read_clock(connection))
         return plan
 
     @again_when_busy
@@ -66,21 +77,27 @@ class SqlJobSets(JobSets):
         """Planning thousands of jobs takes long, so the rows are locked only while they are written."""
         for _ in range(_TRIES):
             stored = self._read(wanted)
-            plan = plan_jobs(stored.present, wanted)
+            plan = plan_jobs(stored.present, wanted, stored.monitors)
             if plan_version is not None and plan_version != plan.version:
                 raise Conflict("the stored jobs changed since this was planned; plan again", "plan-outdated")
             if plan.is_empty:
                 return plan
             with self._database.write() as connection:
-                if self._is_still(connection, wanted, stored):
-                    self._carry_out(connection, plan, wanted, stored, by)
+                if not self._is_still(connection, wanted, stored):
+                    continue
+                locked = read_monitors(connection, wanted, self._database.dialect, locked=True)
+                if stored.has_monitors_as(locked):
+                    now = self._database.read_clock(connection)
+                    self._carry_out(connection, plan, wanted, stored, by, now)
+                    monitor_sets.carry_out(connection, plan.monitors, plan.source, locked, by, now)
                     return plan
         raise Conflict("too many concurrent edits of these jobs; try again", "edited-by-others")
 
     def _read(self, wanted: JobSet) -> _Stored:
         with self._database.read() as connection:
             rows = connection.execute(self._asked(wanted, *JOB_COLUMNS), _ids_of(wanted))
-            return _Stored({job.job_id: job for job in map(named_job_of, rows)})
+            found = {job.job_id: job for job in map(named_job_of, rows)}
+            return _Stored(found, read_monitors(connection, wanted, self._database.dialect))
 
     def _is_still(self, connection: Connection, wanted: JobSet, stored: _Stored) -> bool:
         """Whether the rows are as they were read; locks them until the transaction ends."""
@@ -97,9 +114,9 @@ class SqlJobSets(JobSets):
         return select(*columns).where(found_by).order_by(jobs.c.job_id)
 
     def _carry_out(
-        self, connection: Connection, plan: JobsPlan, wanted: JobSet, stored: _Stored, by: AuditedChange | None
-    ) -> None:
-        now = self._database.read_clock(connection)
+        self, connection: Connection, plan: JobsPlan, wanted: JobSet, stored: _Stored, by: AuditedChange | None,
+        now: Instant,
+    ) -> None:  # fmt: skip
         known, source = stored.rows, plan.source
         edited = [change for change in plan.changed if change.of_definition]
         fresh = [_first(job, source, now) for job in plan.added if job.job_id not in known]

@@ -18,6 +18,7 @@ from scheduler_service.core.balancing.placements import carry_place
 from scheduler_service.core.contract.job_json import definition_of, job_body
 from scheduler_service.core.contract.unknown_fields import carried
 from scheduler_service.core.model import Job
+from scheduler_service.core.versions import as_of
 from scheduler_service.ports.lists import BY_ID, JobSort, Order
 from scheduler_service.ports.stores import JobFilter, JobStore, Page
 from scheduler_service.sql.applied_calendars import closed_now
@@ -26,7 +27,7 @@ from scheduler_service.sql.database import Database, again_when_busy
 from scheduler_service.sql.job_calendars import keep_calendars
 from scheduler_service.sql.job_limits import keep_limits
 from scheduler_service.sql.job_lists import page_of_jobs
-from scheduler_service.sql.job_rows import JOB_COLUMNS, job_of, listed_job_of, named_job_of, search_columns
+from scheduler_service.sql.job_rows import JOB_COLUMNS, job_of, listed_jobs, named_job_of, search_columns
 from scheduler_service.sql.jobs_by_next_run import page_by_next_run
 from scheduler_service.sql.tables import job_versions, jobs
 
@@ -87,17 +88,18 @@ class SqlJobStore(JobStore):
             row = connection.execute(select(*JOB_COLUMNS).where(jobs.c.job_id == job_id)).first()
             if row is None or row.deleted:
                 raise NotFound(f"no job {job_id}")
-            return closed_now(connection, [named_job_of(row)])[0]
+            return self._as_of_now(connection, closed_now(connection, [named_job_of(row)]))[0]
 
     def list(self, wanted: JobFilter, limit: int, cursor: str | None, order: Order[JobSort] = BY_ID) -> Page[Job]:
         if not is_storable(f"{wanted.tag}{wanted.text}{wanted.source}{wanted.queue}{wanted.task}"):
             return Page([], None)
         with self._database.read() as connection:
-            now = self._database.read_clock(connection) if wanted.last_states or order.by is not JobSort.JOB_ID else 0
+            needs_now = bool(wanted.last_states) or wanted.paused is not None or order.by is not JobSort.JOB_ID
+            now = self._database.read_clock(connection) if needs_now else 0
             if order.by is JobSort.NEXT_RUN:
                 return page_by_next_run(connection, wanted, limit, cursor, order, now)
             page = page_of_jobs(connection, wanted, limit, cursor, order, now)
-            found = closed_now(connection, [job for job in map(listed_job_of, page.items) if job is not None])
+            found = [*self._as_of_now(connection, closed_now(connection, listed_jobs(page.items)))]
         return Page(found, page.next_cursor)
 
     @again_when_busy
@@ -130,6 +132,12 @@ class SqlJobStore(JobStore):
             there = self._there(connection, job_id)
             _check_version(job_id, there, if_version)
             self._next_version(connection, replace(there, deleted=True), there, by)
+
+    def _as_of_now(self, connection: Connection, found: Sequence[Job]) -> Sequence[Job]:
+        if all(job.paused_until is None for job in found):
+            return found
+        now = self._database.read_clock(connection)
+        return [as_of(job, now) for job in found]
 
     def _locked(self, connection: Connection, job_id: str) -> Job | None:
         """The job, even if deleted, locked against other changes until the transaction ends."""

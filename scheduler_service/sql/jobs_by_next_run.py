@@ -10,10 +10,11 @@ from sqlalchemy import Connection
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.contract.next_runs import next_runs_of
 from scheduler_service.core.model import Job
+from scheduler_service.core.versions import as_of
 from scheduler_service.ports.lists import BY_ID, MOST_BY_NEXT_RUN, JobFilter, JobSort, Order, Page, too_many
 from scheduler_service.sql.applied_calendars import closed_now
 from scheduler_service.sql.job_lists import page_of_jobs
-from scheduler_service.sql.job_rows import listed_job_of
+from scheduler_service.sql.job_rows import listed_jobs
 from scheduler_service.sql.paging import no_cursor, page_of, read_cursor
 
 SORTED: Final = MOST_BY_NEXT_RUN
@@ -32,7 +33,7 @@ def page_by_next_run(
     found = page_of_jobs(connection, wanted, SORTED, None, BY_ID, now)
     if found.next_cursor is not None:
         raise too_many(order, SORTED)
-    jobs = closed_now(connection, [job for job in map(listed_job_of, found.items) if job is not None])
+    jobs = [as_of(job, now) for job in closed_now(connection, listed_jobs(found.items))]
     keyed = [(*_key(job, order, now), job) for job in sorted(jobs, key=_id, reverse=order.descending)]
     keyed.sort(key=lambda one: one[:2])
     following = [one for one in keyed if before is None or _is_behind((*one[:2], one[2].job_id), before, order)]

@@ -1,30 +1,27 @@
-"""Migrate the database's schema to this program's version with Alembic, and check that version.
+"""Migrate the database's schema to this program's version with Alembic.
 
 Promises: several processes may migrate at once (one does, the others wait and find it done). An interrupted version
 starts again from its beginning: on PostgreSQL each is a transaction, on SQLite all together are one. A schema of a
 newer program is never touched. Nobody else waits long: a version that finds a table in use (by a backup, say) steps
-back after a second and retries. The leader only checks the version and never migrates.
+back after a second and retries.
 """
 
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import Any, Final
 
 from alembic import command
 from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import Script, ScriptDirectory
 from sqlalchemy import Connection, event, exc, text
 from sqlalchemy.schema import CreateSchema
 
-import scheduler_service
 from itinerary.protocol.errors import BadValue, StoreUnavailable
 from itinerary.protocol.instants import MILLISECOND, MINUTE, SECOND
 from scheduler_service.sql.database import Bounds, Database
 from scheduler_service.sql.dialect import Dialect
+from scheduler_service.sql.schema_version import current_version, known_versions, refuse_newer, versions_folder
 
 # Rewriting a table may take long, and so may waiting for another process that does so.
 MIGRATION_BOUNDS: Final = Bounds(statement=60 * MINUTE, lock=60 * MINUTE, idle=60 * MINUTE)
@@ -41,15 +38,14 @@ _ADVISORY_LOCK: Final = 0x17_1EAA_2D
 
 def upgrade(database_url: str, report: Callable[[str], None] = lambda line: None, *, each_version: bool = True) -> None:
     """Migrate to this program's schema; `report` gets a line for each version and wait, and one at the end."""
-    head = ScriptDirectory.from_config(alembic_config()).get_current_head() or "base"
-    migrate_to(database_url, head, report, each_version=each_version)
+    migrate_to(database_url, known_versions()[-1], report, each_version=each_version)
 
 
 def migrate_to(
     database_url: str, wanted: str, report: Callable[[str], None] = lambda line: None, *, each_version: bool = True
 ) -> None:
     """Migrate up or down to a version; "base" is an empty schema. Down loses the data of newer versions."""
-    known = ["base", *reversed([script.revision for script in _scripts()])]
+    known = ["base", *known_versions()]
     if wanted not in known:
         raise BadValue("version", wanted, f"known are {', '.join(known)}")
     with (
@@ -58,8 +54,8 @@ def migrate_to(
     ):
         if database.dialect is Dialect.POSTGRESQL:
             _create_schema(connection)
-        current, _ = _revisions(connection)
-        _refuse_newer(current)
+        current = current_version(connection)
+        refuse_newer(current, known)
         if database.dialect is Dialect.POSTGRESQL:
             connection.commit()  # Alembic must begin its transactions itself, so that a version can leave them
             event.listen(connection, "begin", _wait_in_line_briefly)
@@ -142,39 +138,12 @@ def alone(database: Database) -> Iterator[Connection]:
         yield connection
 
 
-def check_schema(database: Database) -> None:
-    """Return if the schema is exactly this program's; else StoreUnavailable, saying what to do."""
-    with database.read() as connection:
-        current, newest = _revisions(connection)
-    _refuse_newer(current)
-    if current != newest:
-        raise StoreUnavailable(
-            f"the database's schema is {current or 'missing'}, not {newest}: run `itinerary migrate`"
-        )
-
-
 def alembic_config(**attributes: Any) -> Config:
     """Alembic's configuration for this program's versions; `attributes` reach env.py."""
     config = Config()
-    config.set_main_option("script_location", str(_script_location()).replace("%", "%%"))
+    config.set_main_option("script_location", str(versions_folder()).replace("%", "%%"))
     config.attributes.update(attributes)
     return config
-
-
-def _scripts() -> Iterator[Script]:
-    """The versions that this program knows, newest first."""
-    return ScriptDirectory.from_config(alembic_config()).walk_revisions()
-
-
-def _revisions(connection: Any) -> tuple[str | None, str | None]:
-    context = MigrationContext.configure(connection)
-    return context.get_current_revision(), ScriptDirectory.from_config(alembic_config()).get_current_head()
-
-
-def _refuse_newer(current: str | None) -> None:
-    known = {script.revision for script in _scripts()}
-    if current is not None and current not in known:
-        raise StoreUnavailable(f"the database's schema {current} is of a newer program; upgrade this one")
 
 
 def _teller(report: Callable[[str], None]) -> Callable[..., None]:
@@ -182,10 +151,3 @@ def _teller(report: Callable[[str], None]) -> Callable[..., None]:
         report(f"migrated to version {step.up_revision_id}")
 
     return on_version_apply
-
-
-def _script_location() -> Path:
-    """The folder of versions: inside an installed package, beside the package in a checkout."""
-    package = Path(scheduler_service.__file__).parent
-    inside = package / "migrations"
-    return inside if inside.is_dir() else package.parent / "alembic"

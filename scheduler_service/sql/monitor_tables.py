@@ -26,6 +26,7 @@ monitors: Final = Table(
     Column("last_ping_at", InstantColumn),
     Column("last_outcome", Text),
     Column("last_duration", BigInteger),
+    Column("source", Text),
 )
 
 # The newest of each monitor; a ping deletes what is beyond.

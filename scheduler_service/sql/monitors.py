@@ -6,6 +6,7 @@ no two writers wait for each other in a circle.
 
 import hmac
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import structlog
@@ -21,8 +22,9 @@ from scheduler_service.core.notifications.notices import Notice
 from scheduler_service.core.notifications.topics import Topic
 from scheduler_service.ports.monitors import MOST_MONITORS, PINGS_KEPT, MonitorStore
 from scheduler_service.ports.stores import Page
-from scheduler_service.sql import notices
+from scheduler_service.sql import monitor_calendars, notices
 from scheduler_service.sql.audit import record
+from scheduler_service.sql.column_types import LAST_INSTANT
 from scheduler_service.sql.database import Database, again_when_busy
 from scheduler_service.sql.monitor_tables import monitor_pings, monitors
 from scheduler_service.sql.paging import page_of, read_cursor
@@ -43,14 +45,14 @@ class SqlMonitorStore(MonitorStore):
 
     def get(self, monitor_id: str) -> Monitor:
         with self._database.read() as connection:
-            return _monitor(_there(monitor_id, _find(connection, monitor_id)))
+            return monitor_of(_there(monitor_id, _find(connection, monitor_id)))
 
     def list(self, limit: int, cursor: str | None) -> Page[Monitor]:
         after = "" if cursor is None else read_cursor(cursor, str)[0]
         asked = select(monitors).where(_M.monitor_id > after).order_by(_M.monitor_id).limit(limit + 1)
         with self._database.read() as connection:
             rows = connection.execute(asked).all()
-        return page_of(rows, limit, _monitor, lambda row: [row.monitor_id])
+        return page_of(rows, limit, monitor_of, lambda row: [row.monitor_id])
 
     def pings(self, monitor_id: str, limit: int) -> Sequence[MonitorPing]:
         newest = select(_P.at, _P.outcome, _P.duration).where(_P.monitor_id == monitor_id).order_by(_P.id.desc())
@@ -62,19 +64,21 @@ class SqlMonitorStore(MonitorStore):
     def put(self, monitor_id: str, content: MonitorContent, token: str, *, by: AuditedChange) -> tuple[Monitor, bool]:
         with self._database.write() as connection:
             row, now = _find(connection, monitor_id, locked=True), self._database.read_clock(connection)
-            before = None if row is None else _monitor(row)
+            before = None if row is None else monitor_of(row)
             known = None if before is None else before.content
             if before is not None and known is not None and definition_of(known) == definition_of(content):
                 return before, False
+            monitor_calendars.judge(connection, [("", monitor_id, content)], now, hold=True)
+            closed = monitor_calendars.closed_for(connection, content)
             if before is None:
-                after = judging.created(monitor_id, content, now)
-                _require_room(connection, monitor_id)
+                after = judging.created(monitor_id, closed, now)
+                require_room(connection, monitor_id)
                 new = {"monitor_id": monitor_id, "token": token, "created_at": now, **_defined(content)}
-                connection.execute(insert(monitors).values(**new, **_values(after)))
+                connection.execute(insert(monitors).values(**new, **columns_of(after)))
             else:
-                after = judging.edited(before, content, now)
+                after = judging.edited(before, closed, now)
                 this = update(monitors).where(_M.monitor_id == monitor_id)
-                connection.execute(this.values(**_defined(content), **_values(after)))
+                connection.execute(this.values(**_defined(content), **columns_of(after)))
             record(connection, now, by, monitor_id, None if row is None else row.definition, definition_of(content))
         return after, before is None
 
@@ -101,7 +105,7 @@ class SqlMonitorStore(MonitorStore):
             row = _find(connection, monitor_id, locked=True)
             if not _is_of(row, token):
                 return None
-            before, now = _monitor(row), self._database.read_clock(connection)
+            before, now = _closed(connection, monitor_of(row)), self._database.read_clock(connection)
             after = judging.pinged(before, outcome, duration, now)
             self._keep(connection, before, after, now)
             took = None if outcome is PingOutcome.START else after.last_duration
@@ -134,17 +138,17 @@ class SqlMonitorStore(MonitorStore):
             row, now = _find(connection, monitor_id, locked=True), self._database.read_clock(connection)
             if row is None or row.alert_at is None or row.alert_at > now:  # pinged, edited or deleted meanwhile
                 return False
-            before = _monitor(row)
+            before = monitor_of(row)
             if before.content is None:  # judged later, so that many such keep no other from its alarm
                 later = update(monitors).where(_M.monitor_id == monitor_id)
                 connection.execute(later.values(alert_at=now + _JUDGED_AGAIN))
                 return False
-            after = judging.missed(before)
+            after = judging.missed(_closed(connection, before, before.expected_at))
             self._keep(connection, before, after, now)
         return after.state is MonitorState.DOWN
 
     def _keep(self, connection: Connection, before: Monitor, after: Monitor, now: Instant) -> None:
-        connection.execute(update(monitors).where(_M.monitor_id == before.monitor_id).values(**_values(after)))
+        connection.execute(update(monitors).where(_M.monitor_id == before.monitor_id).values(**columns_of(after)))
         is_down, was_down = (one.state is MonitorState.DOWN for one in (after, before))
         topic = Topic.MONITOR_DOWN if is_down else Topic.MONITOR_UP
         if is_down != was_down and topic in self._topics:
@@ -168,6 +172,14 @@ def _find(connection: Connection, monitor_id: str, *, locked: bool = False) -> A
     return connection.execute(wanted.with_for_update() if locked else wanted).first()
 
 
+def _closed(connection: Connection, monitor: Monitor, at: Instant | None = None) -> Monitor:
+    """Return the monitor with the schedule that its calendars leave it at `at`; the newest ones without it."""
+    if monitor.content is None or monitor.content.calendars is None:
+        return monitor
+    content = monitor_calendars.closed_for(connection, monitor.content, LAST_INSTANT if at is None else at)
+    return replace(monitor, content=content)
+
+
 def _is_of(row: Any, token: str) -> bool:
     return row is not None and hmac.compare_digest(row.token, token)
 
@@ -178,8 +190,9 @@ def _there(monitor_id: str, row: Any) -> Any:
     return row
 
 
-def _require_room(connection: Connection, monitor_id: str) -> None:
-    if connection.execute(select(func.count()).select_from(monitors)).scalar_one() >= MOST_MONITORS:
+def require_room(connection: Connection, monitor_id: str, added: int = 1) -> None:
+    """Raise BadValue if there is no room for so many more monitors."""
+    if connection.execute(select(func.count()).select_from(monitors)).scalar_one() + added > MOST_MONITORS:
         raise BadValue("monitor_id", monitor_id, f"{MOST_MONITORS:,} monitors are the most; delete one")
 
 
@@ -194,7 +207,7 @@ def _defined(content: MonitorContent) -> dict[str, Any]:
     return {"definition": definition_of(content)}
 
 
-def _values(monitor: Monitor) -> dict[str, Any]:
+def columns_of(monitor: Monitor) -> dict[str, Any]:
     """Return its columns but the definition, which only an edit writes: a newer release's stays as it is."""
     outcome = monitor.last_outcome
     return {
@@ -205,7 +218,8 @@ def _values(monitor: Monitor) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _monitor(row: Any) -> Monitor:
+def monitor_of(row: Any) -> Monitor:
+    """Return the monitor of a row, without its definition if that cannot be read."""
     content: MonitorContent | None = None
     try:
         content = read_monitor(row.monitor_id, row.definition, row.created_at)
@@ -214,5 +228,5 @@ def _monitor(row: Any) -> Monitor:
     return Monitor(
         row.monitor_id, row.version, content, MonitorState(row.state), row.created_at, row.updated_at,
         row.expected_at, row.alert_at, row.started_at, row.last_ping_at,
-        None if row.last_outcome is None else PingOutcome(row.last_outcome), row.last_duration,
+        None if row.last_outcome is None else PingOutcome(row.last_outcome), row.last_duration, row.source,
     )  # fmt: skip

@@ -9,17 +9,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, func, literal, select, union_all
+from sqlalchemy import ColumnElement, Connection, Select, exists, func, literal, select, union_all
 from sqlalchemy import tuple_ as row_of
 
 from itinerary.protocol.errors import BadValue
+from itinerary.protocol.instants import Instant
+from scheduler_service.core.model import RunKind
 from scheduler_service.core.run_state import ACTIVE, WAITING, RunState
 from scheduler_service.ports.lists import NEWEST_FIRST, Order, Page, RunFilter, RunSort
 from scheduler_service.sql.column_types import InstantColumn
 from scheduler_service.sql.database import PLANNED_EACH_TIME
 from scheduler_service.sql.holding_text import holds
+from scheduler_service.sql.index_states import in_states
 from scheduler_service.sql.paging import page_of, read_cursor, write_cursor
-from scheduler_service.sql.tables import IS_TRACKED, has_index_state, in_states, runs
+from scheduler_service.sql.tables import IS_TRACKED, has_index_state, runs
 
 SCANNED: Final = 10_000
 KEY: Final = row_of(runs.c.scheduled_at, runs.c.id)
@@ -29,9 +32,13 @@ _BY_QUEUE: Final = (runs.c.standing, runs.c.queue, runs.c.priority, runs.c.due_a
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """A filter, and the states that are judged in rows that were read, since no index would find them in time."""
+    """A filter, and the states that are judged in rows that were read, since no index would find them in time.
+
+    `now` is the database's time, at least where completed runs are wanted.
+    """
 
     wanted: RunFilter
+    now: Instant
     judged: tuple[RunState, ...] = ()
 
     @property
@@ -47,10 +54,10 @@ class Searched:
 
 def page_of_runs(
     connection: Connection, wanted: RunFilter, limit: int, cursor: str | None, columns: Sequence[Any],
-    *more: ColumnElement[bool], order: Order[RunSort] = NEWEST_FIRST,
+    *more: ColumnElement[bool], now: Instant, order: Order[RunSort] = NEWEST_FIRST,
 ) -> Page[Any]:  # fmt: skip
     """The next page of rows with these columns, `scheduled_at` and `id` among them, that match and pass `more`."""
-    found, down = searched(connection, wanted), order.descending
+    found, down = searched(connection, wanted, now), order.descending
     if found.judged and not down:
         message = (
             f"more than {SCANNED:,} such runs wait, in no order of time; sort by -scheduled_at, or narrow by queue"
@@ -71,14 +78,14 @@ def page_of_runs(
     return Page(page.items, None if end is None else write_cursor(list(end)))
 
 
-def searched(connection: Connection, wanted: RunFilter) -> Searched:
+def searched(connection: Connection, wanted: RunFilter, now: Instant) -> Searched:
     """How the filter's states are found.
 
     The index of waiting runs is not in the order of time. A few are sorted; of more, each page would sort all.
     """
     if wanted.run_ids or not _in_crowds(connection, wanted):
-        return Searched(wanted)
-    return Searched(replace(wanted, states=()), wanted.states)
+        return Searched(wanted, now)
+    return Searched(replace(wanted, states=()), now, wanted.states)
 
 
 def _in_crowds(connection: Connection, wanted: RunFilter) -> bool:
@@ -100,6 +107,12 @@ def judging(wanted: RunFilter, columns: Any) -> list[ColumnElement[bool]]:
     conditions: list[ColumnElement[bool]] = []
     if wanted.task is not None:
         conditions.append(columns.task == wanted.task)
+    if wanted.planned is not None:
+        conditions.append((columns.kind == RunKind.OCCURRENCE.value) == wanted.planned)
+    if wanted.recalled is not None:
+        row = runs.alias("row")  # no page of runs has the column
+        taken_back = exists().where(row.c.id == columns.id, row.c.recalled_at.is_not(None))
+        conditions.append(taken_back if wanted.recalled else ~taken_back)
     uses = func.coalesce(columns.limits, "")
     if wanted.limit_name is not None and wanted.limit_key is not None:
         use = json.dumps([wanted.limit_name, wanted.limit_key], ensure_ascii=False, separators=(",", ":"))
@@ -123,7 +136,7 @@ def first_runs(
     wanted = found.wanted
     conditions = [*_conditions(wanted), *more]
     # Each index state separately: rare and common ones are found by different indexes.
-    states = [[*conditions, part] for part in in_states(wanted.states)] or [conditions]
+    states = [[*conditions, part] for part in in_states(wanted.states, found.now)] or [conditions]
     queues = [[runs.c.queue == queue] for queue in wanted.queues] or [[]]
     parts = [[*state, *queue] for state in states for queue in queues]
 

@@ -51,7 +51,8 @@ class SqlHistoryStore(HistoryStore):
         if not is_storable(f"{wanted.job_id}{wanted.queue}{wanted.task}{wanted.limit_name}{wanted.limit_key}"):
             return Total(0, False)
         with self._database.read() as connection:
-            scans = [connection.execute(scan, execution_options=_EACH).one() for scan in runs_total(wanted)]
+            now = self._database.read_clock(connection) if RunState.COMPLETED in wanted.states else 0
+            scans = [connection.execute(scan, execution_options=_EACH).one() for scan in runs_total(wanted, now)]
         return total_of([(scanned, matching) for scanned, matching in scans])
 
     def count_jobs(self, wanted: JobFilter) -> Total:

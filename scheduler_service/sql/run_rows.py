@@ -12,7 +12,7 @@ from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import Instant
 from itinerary.protocol.limits import LimitUse, limits_of, limits_text
 from itinerary.protocol.progress import read_last
-from itinerary.protocol.run_fields import RetryPolicy, retry_body
+from itinerary.protocol.run_fields import NO_RETRIES, RetryPolicy, retry_body
 from scheduler_service.core.attempts import Attempt, LateReports, TaskError
 from scheduler_service.core.contract.fields import read_retry, unread_retry
 from scheduler_service.core.model import ActiveRun, DispatchedRun, NewRun, Overlap, Run, RunKind
@@ -24,9 +24,10 @@ from scheduler_service.sql.tables import run_attempts, runs
 log = structlog.get_logger(__name__)
 
 _R: Final = runs.c
-_NO_RETRY: Final = RetryPolicy()
 _KINDS: Final = {kind.value: kind for kind in RunKind}
 _STATES: Final = {state.value: state for state in RunState}
+# A dictionary of our own answers four times as fast as the property of an enumeration.
+_KIND_TEXTS: Final = {kind: kind.value for kind in RunKind}
 
 ACTIVE_COLUMNS: Final = (
     _R.run_id, _R.kind, _R.job_id, _R.job_version, _R.queue, _R.priority, _R.scheduled_at, _R.due_at, _R.state,
@@ -63,12 +64,14 @@ def new_run_row(run: NewRun, now: Instant) -> tuple[Any, ...]:
     """The row of NEW_RUNS; a time of 0 is `now`."""
     due_at = run.due_at or now
     return (
-        run.run_id, run.kind.value, run.job_id, run.job_version, run.task, _payload(run.args), _payload(run.kwargs),
-        run.queue, run.priority, run.retry_of, run.scheduled_at or now, due_at, _retry_text(run.retry),
+        run.run_id, _KIND_TEXTS[run.kind], run.job_id, run.job_version, run.task,
+        dump_json(run.args) if run.args else "[]", dump_json(run.kwargs) if run.kwargs else "{}",
+        run.queue, run.priority, run.retry_of, run.scheduled_at or now, due_at,
+        None if run.retry is NO_RETRIES else _retry_text(run.retry),
         run.timeout, run.overlap.value if run.overlap else None, run.idempotency_key, run.request_hash,
         run.traceparent, run.owner, None if run.start_within is None else due_at + run.start_within,
         None if run.must_end_within is None else due_at + run.must_end_within,
-        dump_json(run.headers) if run.headers else None, limits_text(run.limits), run.lane,
+        dump_json(run.headers) if run.headers else None, limits_text(run.limits) if run.limits else None, run.lane,
         run.forced or None,
     )  # fmt: skip
 
@@ -132,13 +135,9 @@ def _task_error(error: Any) -> TaskError | None:
     return TaskError(str(error.get("type", "")), str(error.get("message", "")), error.get("traceback"))
 
 
-def _payload(value: Any) -> str:
-    return dump_json(value) if value else ("{}" if isinstance(value, dict) else "[]")
-
-
 @lru_cache(maxsize=4_096)
 def _retry_text(retry: RetryPolicy) -> str | None:
-    if retry == _NO_RETRY:
+    if retry == NO_RETRIES:
         return None
     return retry.unread or dump_json(retry_body(retry))
 
@@ -146,7 +145,7 @@ def _retry_text(retry: RetryPolicy) -> str | None:
 def _retry(text: str | None) -> RetryPolicy:
     """The policy of a row. One that this program rejects keeps its attempts and its text; the run's end names it."""
     if text is None:
-        return _NO_RETRY
+        return NO_RETRIES
     try:
         return _read_retry(text)
     except (ValueError, RecursionError, BadValue) as error:

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, or_, select
 
+from itinerary.protocol.instants import Instant
 from scheduler_service.ports.lists import Order, Page, RunFilter, RunSort
 from scheduler_service.sql import run_lists
 from scheduler_service.sql.database import PLANNED_EACH_TIME
@@ -37,10 +38,10 @@ class _Place(NamedTuple):
 
 def page_in_windows(
     connection: Connection, wanted: RunFilter, limit: int, cursor: str | None, columns: Sequence[Any],
-    order: Order[RunSort],
+    order: Order[RunSort], now: Instant,
 ) -> Page[Any]:  # fmt: skip
     """The next page of rows with these columns, in the order."""
-    found = run_lists.searched(connection, wanted)
+    found = run_lists.searched(connection, wanted, now)
     window, place = _begin(connection, found, None) if cursor is None else _resumed(connection, found, cursor, order)
     if window is None:
         return Page([], None)

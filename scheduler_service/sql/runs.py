@@ -93,10 +93,11 @@ class SqlRunStore(RunStore):
             return Page([], None)
         with self._database.read() as connection:
             columns = (*RUN_COLUMNS, runs.c.id)
+            now = self._database.read_clock(connection) if RunState.COMPLETED in wanted.states else 0
             if order.by is RunSort.SCHEDULED_AT:
-                page = page_of_runs(connection, wanted, limit, cursor, columns, order=order)
+                page = page_of_runs(connection, wanted, limit, cursor, columns, now=now, order=order)
             else:
-                page = page_in_windows(connection, wanted, limit, cursor, columns, order)
+                page = page_in_windows(connection, wanted, limit, cursor, columns, order, now)
         return Page([whole_run(row[:-1]) for row in page.items], page.next_cursor)
 
     @again_when_busy

@@ -8,12 +8,13 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
+import orjson
 from sqlalchemy import delete, select
 
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.model import Lease
 from scheduler_service.core.samples import QueueSample, Sample, Step
-from scheduler_service.ports.samples import SampleSink, SampleStore, Term
+from scheduler_service.ports.samples import QueueFigures, SampleSink, SampleStore, Term
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.fence import fenced
 from scheduler_service.sql.record_tables import leaderships, samples
@@ -44,6 +45,12 @@ class SqlSampleStore(SampleSink, SampleStore):
         with self._database.read() as connection:
             return [_sample(*row) for row in connection.execute(found.order_by(_S.at, _S.term))]
 
+    def read_queue(self, step: Step, since: Instant, until: Instant, queue: str | None) -> list[QueueFigures]:
+        found = select(_S.at, _S.figures).where(_S.step == step, _S.at >= since, _S.at < until)
+        with self._database.read() as connection:
+            rows = connection.execute(found.order_by(_S.at, _S.term))
+            return [QueueFigures(at, _of_queue(orjson.loads(figures), queue)) for at, figures in rows]
+
     def terms(self, since: Instant, limit: int) -> list[Term]:
         columns = (_T.term, _T.began_at, _T.confirmed_at)
         past = select(*columns).where(_T.shard == _SHARD).order_by(_T.term.desc()).limit(limit)
@@ -69,8 +76,12 @@ def row_of(step: Step, sample: Sample) -> dict[str, Any]:
     return {"step": step, "at": sample.at, "term": sample.term, "version": sample.version, "figures": text}
 
 
+def _of_queue(read: dict[str, Any], queue: str | None) -> QueueSample:
+    return QueueSample(*(read["total"] if queue is None else read["queues"].get(queue, ())))
+
+
 def _sample(at: Instant, term: int, version: str, figures: str) -> Sample:
-    read = json.loads(figures)
+    read = orjson.loads(figures)
     queues = {name: QueueSample(*one) for name, one in read["queues"].items()}
     return Sample(
         at, term, version, QueueSample(*read["total"]), tuple(read["delays"]), read["workers"], read["inbox_lag"],

@@ -4,7 +4,6 @@ Owns names, keys, indexes and the conditions that indexes are made of; promises 
 test compares them). Stored names never change for a word's sake. Holds no statement and opens nothing.
 """
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -69,7 +68,6 @@ jobs: Final = Table(
     Column("source", KEY),
     *(Column(name, InstantColumn) for name in ("placed_anchor", "placed_at")),
     *(Column(name, KEY, Computed(field_of(name), persisted=True)) for name in ("queue", "task")),
-    *(Index(f"ix_jobs_{name}", name, "job_id") for name in ("queue", "task")),
 )
 
 job_versions: Final = Table(
@@ -230,18 +228,6 @@ def has_index_state(index_state: str) -> ColumnElement[bool]:
     return runs.c.standing == literal_column(f"'{index_state}'")
 
 
-def in_states(states: Iterable[RunState]) -> list[ColumnElement[bool]]:
-    """Runs in these states, as parts that an index finds each; empty if no state is given."""
-    wanted = frozenset(states)
-    tracked = [and_(IS_TRACKED, among(runs.c.state, wanted & ACTIVE))] if wanted & ACTIVE else []
-    completed = [among(runs.c.state, wanted & {RunState.COMPLETED})] if RunState.COMPLETED in wanted else []
-    return [
-        *tracked,
-        *completed,
-        *(has_index_state(state) for state in sorted(wanted - IN_FLIGHT - {RunState.COMPLETED})),
-    ]
-
-
 WAITS: Final = among(runs.c.state, WAITING)
 IS_IN_FLIGHT: Final = among(runs.c.state, IN_FLIGHT)
 IS_TRACKED: Final = has_index_state(TRACKED)
@@ -271,7 +257,8 @@ partial_index(
 partial_index("uq_runs_occurrence", runs.c.job_id, runs.c.scheduled_at, where=IS_OCCURRENCE, unique=True)
 partial_index("uq_runs_idempotency_key", runs.c.idempotency_key, where=runs.c.idempotency_key.is_not(None), unique=True)
 Index("ix_runs_newest", runs.c.scheduled_at, runs.c.id)
-Index("ix_runs_of_job", runs.c.job_id, runs.c.scheduled_at, runs.c.id)
+# With the index state it answers alone how many runs of a job ended how.
+Index("ix_runs_of_job", runs.c.job_id, runs.c.scheduled_at, runs.c.id, runs.c.standing)
 partial_index("ix_runs_of_owner", runs.c.owner, runs.c.scheduled_at, runs.c.id, where=runs.c.owner.is_not(None))
 Index("ix_runs_of_queue", runs.c.queue, runs.c.scheduled_at, runs.c.id)
 # Few runs are or end in these states, so these indexes cost nothing as long as runs succeed.
@@ -284,7 +271,11 @@ partial_index(
 partial_index("ix_runs_lane", *(runs.c[name] for name in _LANE_ORDER), where=IS_REQUESTED)
 partial_index("ix_runs_start_by", runs.c.start_by, runs.c.id, where=HAS_DEADLINE)
 partial_index("ix_runs_troubles", runs.c.finished_at, runs.c.id, where=IS_TROUBLE)
-partial_index("ix_runs_ended_otherwise", runs.c.standing, runs.c.scheduled_at, runs.c.id, where=ENDED_OTHERWISE)
+# Job and queue make it answer alone: each of these runs lies in another page of the table.
+partial_index(
+    "ix_runs_ended_otherwise", *(runs.c[name] for name in ("standing", "scheduled_at", "id", "job_id", "queue")),
+    where=ENDED_OTHERWISE,
+)  # fmt: skip
 partial_index(
     "ix_runs_of_job_otherwise", runs.c.job_id, runs.c.standing, runs.c.scheduled_at, runs.c.id, where=ENDED_OTHERWISE
 )
@@ -294,6 +285,8 @@ partial_index(
 partial_index("ix_runs_tried_again", runs.c.job_id, runs.c.scheduled_at, where=runs.c.retry_of.is_not(None))
 partial_index("ix_runs_again", runs.c.retry_of, runs.c.id, where=runs.c.retry_of.is_not(None))
 partial_index("ix_jobs_unplanned", jobs.c.job_id, where=IS_UNPLANNED)
+for _name in ("queue", "task"):
+    partial_index(f"ix_jobs_{_name}", jobs.c[_name], jobs.c.job_id, where=~jobs.c.deleted)
 partial_index("ix_jobs_deleted", jobs.c.effective_from, jobs.c.job_id, where=jobs.c.deleted == true())
 partial_index("ix_jobs_source", jobs.c.source, where=jobs.c.source.is_not(None))
 Index("ix_gaps_of_job", gaps.c.job_id, gaps.c.start_at)

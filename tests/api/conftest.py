@@ -14,6 +14,7 @@ from itinerary.protocol.instants import MINUTE
 from scheduler_service.api.app import build_app
 from scheduler_service.api.context import ApiContext, system_clock
 from scheduler_service.api.services.leader_line import LeaderLine
+from scheduler_service.api.services.plans import Plans
 from scheduler_service.bootstrap.parts import Stores, open_stores
 from scheduler_service.config.settings import Settings
 from scheduler_service.sql.database import Database
@@ -25,6 +26,8 @@ from tests.support.processes import free_port, project_env
 from tests.support.warm_command import ServiceChild
 
 OWN_ADDRESS = "http://127.0.0.1"
+_documents: dict[bool, dict[str, Any] | None] = {}
+"""The OpenAPI document of an app with tokens, and of one without: it takes long, and each test has its own app."""
 
 
 @pytest.fixture(autouse=True)
@@ -60,8 +63,12 @@ def client_of(stores: Stores, event_loop: BlockingPortal) -> Iterator[Callable[[
     with ExitStack() as stack:
 
         def make(settings: Settings) -> TestClient:
-            context = ApiContext(settings, stores, LeaderLine(stores.inbox, system_clock), system_clock)
-            client = TestClient(build_app(context), base_url=OWN_ADDRESS, raise_server_exceptions=False)
+            plans = Plans(patience=30)  # a busy machine counts late, and the page is read once
+            context = ApiContext(settings, stores, LeaderLine(stores.inbox, system_clock), system_clock, plans=plans)
+            app = build_app(context)
+            app.openapi_schema = _documents.get(settings.asks_who)
+            stack.callback(lambda: _documents.update({settings.asks_who: app.openapi_schema}))
+            client = TestClient(app, base_url=OWN_ADDRESS, raise_server_exceptions=False)
             client.portal = event_loop
             stack.callback(client.close)
             return client
@@ -110,7 +117,7 @@ def itinerary(
         TZ="Europe/Berlin",
     )  # fmt: skip
     with ServiceChild("api", env=env) as api:
-        api.wait_for_line("api starting", 30)
+        api.wait_for_line("api starting")
         yield Itinerary(env)
         assert api.running, api.output
         assert api.stop() in (0, -15), api.output

@@ -117,7 +117,7 @@ def test_the_command_line_shows_and_ends_both(sqlite_url: str, redis_url: str, s
     who, by = SignedIn("grant", "jane", "1"), AuditedChange("jane", "viewer", "session.sign-in")
     session = store.begin(who, "a", "Firefox", "192.0.2.1", now, now + DAY, by=by)
     with ServiceChild("api", env=env) as api:
-        api.wait_for_line("api starting", 30)
+        api.wait_for_line("api starting")
         itinerary = Itinerary(env)
         listed = itinerary.done("sessions", "list")
         assert "jane" in listed

@@ -46,6 +46,20 @@ def test_the_leader_hears_of_what_changed_and_of_nothing_else(
     assert leader.told() == [*heard, JobChanged("c", "added"), JobChanged("a", "modified"), JobChanged("b", "removed")]
 
 
+def test_a_plan_warns_of_tasks_that_no_worker_knows(
+    api: TestClient, jobs: list[dict[str, Any]], leader: AnsweringLeader
+) -> None:
+    jobs[1]["task"] = "nobodys"
+    body = {"source": "shop", "jobs": jobs}
+    leader.tasks = {"tasks": ["t"], "complete": False}
+    assert api.post(APPLY, json={**body, "dry_run": True}).json()["warnings"] == []
+    leader.tasks = {"tasks": ["t"], "complete": True}
+    text = "no living worker knows the task nobodys: runs fail until one does; see `itinerary tasks`"
+    for more in ({"dry_run": True}, {}):
+        answer = api.post(APPLY, json={**body, **more})
+        assert (answer.status_code, answer.json()["warnings"]) == (200, [{"job_id": "b", "msg": text}])
+
+
 def test_every_bad_value_of_every_job_is_named_with_its_place(api: TestClient, jobs: list[dict[str, Any]]) -> None:
     jobs[0]["schedule"] = {"kind": "cron", "expr": "61 * * * *"}
     jobs[1]["priority"] = 10
@@ -98,3 +112,35 @@ def test_a_thousand_jobs_are_applied_at_once(api: TestClient) -> None:
     assert api.post(APPLY, json={"source": "many", "jobs": jobs}).json()["unchanged"] == 1000
     gone = api.post(APPLY, json={"source": "many", "jobs": [], "prune": True}).json()["removed"]
     assert len(gone) == 1000
+
+
+def test_monitors_are_planned_and_applied_with_the_jobs_and_without_a_token(
+    api: TestClient, jobs: list[dict[str, Any]]
+) -> None:
+    monitors = {"backup": {"schedule": {"kind": "cron", "expr": "0 2 * * *"}, "grace": "30m"}}
+    body = {"source": "shop", "jobs": jobs, "monitors": monitors, "prune": True}
+    planned = api.post(APPLY, json={**body, "dry_run": True}).json()
+    assert [one["monitor_id"] for one in planned["monitors"]["added"]] == ["backup"]
+    done = api.post(APPLY, json={**body, "plan_version": planned["plan_version"]})
+    assert "mon_" not in done.text
+    assert api.get("/api/v1/monitors/backup").json()["source"] == "shop"
+    token = api.post("/api/v1/monitors/backup/token").json()["token"]
+    assert api.post(f"/api/v1/monitors/backup/ping?token={token}").json()["state"] == "up"
+    kept = api.post(APPLY, json={"source": "shop", "jobs": jobs, "prune": True}).json()
+    assert kept["monitors"] == {"added": [], "changed": [], "removed": [], "left": [], "unchanged": 0}
+    pruned = api.post(APPLY, json={**body, "monitors": {}}).json()
+    assert [one["monitor_id"] for one in pruned["monitors"]["removed"]] == ["backup"]
+    assert api.get("/api/v1/monitors/backup").status_code == 404
+
+
+def test_every_bad_value_of_a_monitor_is_named_with_its_place(api: TestClient, jobs: list[dict[str, Any]]) -> None:
+    monitors = {"backup": {"schedule": {"kind": "cron", "expr": "61 * * * *"}, "colour": 1}, "b:": {}, "c": 3}
+    answer = api.post(APPLY, json={"source": "shop", "jobs": jobs, "monitors": monitors})
+    places = [".".join(error["loc"]) for error in answer.json()["errors"]]
+    assert answer.status_code == 422
+    assert places == [
+        "monitors.backup.colour", "monitors.backup.schedule.expr", "monitors.b:.monitor_id", "monitors.b:.schedule",
+        "monitors.c",
+    ]  # fmt: skip
+    assert api.post(APPLY, json={"jobs": jobs, "monitors": []}).json()["errors"][0]["loc"] == ["monitors"]
+    assert api.get("/api/v1/jobs").json()["items"] == []

@@ -50,7 +50,7 @@ class Held(LoopbackServer):
                     outer.held += 1
                     outer.most = max(outer.most, outer.held)
                 outer.arrived.release()
-                outer.gate.wait(30)
+                outer.gate.wait(60)
                 with lock:
                     outer.held -= 1
                 self.send_response(200)

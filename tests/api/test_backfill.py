@@ -230,6 +230,7 @@ def test_it_is_for_operators_and_recorded(client_of: Any, settings: Settings, le
     assert (entry["subject"], entry["after"]) == ("a.job", {"run_ids": made["run_ids"]})
 
 
+@pytest.mark.slow
 def test_its_runs_are_named_where_an_occurrence_is_explained_and_contradict_nothing(
     api: TestClient, hourly: Planned
 ) -> None:

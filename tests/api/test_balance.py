@@ -27,7 +27,7 @@ def led(settings: Settings, api: TestClient) -> Iterator[LeaderThread]:
     with closing(Database(settings.database_url, pool_size=1)) as database:
         cluster(database, NAMES, host_now(), pinned=1)
     with LeaderThread(settings.database_url, settings.redis_url) as leader:
-        wait_until(lambda: api.get("/readyz").status_code == 200, 20, "a leader")
+        wait_until(lambda: api.get("/readyz").status_code == 200, what="a leader")
         yield leader
 
 
@@ -46,7 +46,7 @@ def next_run(api: TestClient, job_id: str) -> str:
 def test_a_balanced_job_is_made_without_times_and_has_them_moments_later(api: TestClient, led: LeaderThread) -> None:
     made = [api.post("/api/v1/jobs", json={"job_id": name, "task": "t", "schedule": BALANCED}).json() for name in "ab"]
     assert [job["version"] for job in made] == [1, 1]
-    times = [wait_until(lambda name=name: next_run(api, name), 20, "a place") for name in "ab"]  # type: ignore[misc]
+    times = [wait_until(lambda name=name: next_run(api, name), what="a place") for name in "ab"]  # type: ignore[misc]
     assert times[0] != times[1]
     seen = api.get("/api/v1/jobs/a").json()
     assert (seen["version"], seen["warnings"]) == (1, [])

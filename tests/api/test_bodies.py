@@ -52,6 +52,20 @@ def test_what_cannot_be_read_is_malformed(api: TestClient, name: str) -> None:
     assert answer.json()["status"] == 400
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("a 65 bit integer", "the whole number 18446744073709551616 does not fit 64 bits; send it as text"),
+        ("ten thousand digits", "the whole number 99999999999999999999... does not fit 64 bits; send it as text"),
+        ("a key twice", 'an object has the key "task" twice'),
+        ("NaN", "NaN is not a JSON number"),
+    ],
+)
+def test_what_is_refused_in_a_body_is_named(api: TestClient, name: str, said: str) -> None:
+    answer = api.post(RUNS, content=MALFORMED[name], headers=JSON)
+    assert answer.json()["detail"] == f"the body is not accepted as JSON: {said}"
+
+
 @pytest.mark.parametrize("name", UNSTORABLE)
 def test_what_cannot_be_stored_is_a_bad_value(api: TestClient, name: str) -> None:
     answer = api.post(RUNS, content=UNSTORABLE[name], headers=JSON)

@@ -2,16 +2,21 @@
 
 import hashlib
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import update
 
 from scheduler_service.bootstrap.parts import Stores
 from scheduler_service.config.settings import Settings
 from scheduler_service.core.leader.messages import RunsMoved
+from scheduler_service.sql.database import Database, host_now
+from scheduler_service.sql.tables import runs
 from tests.api.test_auth import bearer
 from tests.support.answering_leader import AnsweringLeader
+from tests.support.old_runs import keep, old_run
 
 LATER = "2999-01-01T00:00:00Z"
 
@@ -96,16 +101,28 @@ def test_jobs_are_paused_moved_deleted_and_brought_back(api: TestClient, job: di
     assert jobs == {"a": ("slow", "an incident"), "b": ("default", "mine"), "c": ("slow", None)}
 
 
-def test_waiting_runs_move_to_another_queue_and_back(api: TestClient, leader: AnsweringLeader) -> None:
+def test_waiting_runs_move_to_another_queue_and_back(
+    api: TestClient, leader: AnsweringLeader, settings: Settings
+) -> None:
     ids = enqueue(api, 2, queue="mail")
+    (taken_back,) = enqueue(api, 1, queue="mail")
+    with closing(Database(settings.database_url, pool_size=1)) as database, database.engine.begin() as connection:
+        connection.execute(update(runs).where(runs.c.run_id == taken_back).values(recalled_at=host_now()))
     api.post(f"/api/v1/runs/{enqueue(api, 1, queue='mail')[0]}/cancel")
     asked = {"action": "move", "filter": {"queue": "mail"}, "queue": "mail2"}
     seen = bulk(api, "runs", **asked, dry_run=True).json()
-    assert [(one["what"], one["outcome"], one["why"]) for one in seen["groups"]] == [
-        ("scheduled", "moved", "what was taken back from its queue stays"), ("cancelled", None, "over already"),
+    assert [(one["what"], one["count"], one["outcome"], one["why"]) for one in seen["groups"]] == [
+        ("scheduled", 2, "moved", None),
+        ("scheduled", 1, None, "taken back from its queue, where the message may still lie"),
+        ("cancelled", 1, None, "over already"),
     ]  # fmt: skip
+    assert set(seen["sample"]) >= set(ids)
+    assert taken_back not in seen["sample"]
     moved = bulk(api, "runs", **asked).json()
-    assert (moved["counts"], moved["queue"], moved["can_be_undone"]) == ({"moved": 2}, "mail2", True)
+    assert (moved["counts"], moved["queue"], moved["can_be_undone"]) == (
+        {"moved": 2, "sent_before": 1}, "mail2", True,
+    )  # fmt: skip
+    assert (moved["total"], moved["seen"]) == (3, 3)
     assert {run["run_id"] for run in api.get("/api/v1/runs?queue=mail2").json()["items"]} == set(ids)
     leader.wait_for(RunsMoved(tuple(sorted(ids))))
     api.post(f"/api/v1/bulk/{moved['operation_id']}/undo")
@@ -118,13 +135,37 @@ def test_runs_that_are_over_are_deleted_for_ever(api: TestClient) -> None:
     asked = {"action": "delete", "filter": {"run_ids": ids}}
     seen = bulk(api, "runs", **asked, dry_run=True).json()
     assert [(one["what"], one["outcome"], one["why"]) for one in seen["groups"]] == [
-        ("scheduled", None, "not over yet"), ("cancelled", "deleted", "what a schedule planned stays"),
+        ("scheduled", None, "not over yet"), ("cancelled", "deleted", None),
     ]  # fmt: skip
     deleted = bulk(api, "runs", **asked).json()
     assert (deleted["counts"], deleted["can_be_undone"]) == ({"deleted": 1}, False)
     assert api.get(f"/api/v1/runs/{ids[0]}").status_code == 404
     refused = api.post(f"/api/v1/bulk/{deleted['operation_id']}/undo")
     assert (refused.status_code, "cannot be undone" in refused.json()["detail"]) == (409, True)
+
+
+def test_the_preview_of_a_deletion_counts_what_stays_because_a_schedule_planned_it(
+    api: TestClient, settings: Settings
+) -> None:
+    ids = enqueue(api, 3, queue="mail")
+    with closing(Database(settings.database_url, pool_size=1)) as database:
+        cancelled = {"queue": "mail", "kind": "occurrence", "state": "cancelled"}
+        planned = len(keep(database, *(old_run(host_now() - n, job_id="nightly", **cancelled) for n in range(2))))
+    bulk(api, "runs", action="cancel", filter={"queue": "mail"})
+    asked = {"action": "delete", "filter": {"queue": "mail", "state": ["cancelled", "failed"]}}
+    seen = bulk(api, "runs", **asked, dry_run=True).json()
+    deleted, stay = ({"what": "cancelled", "count": n, "count_is_exact": True} for n in (3, planned))
+    assert seen["groups"] == [
+        {**deleted, "outcome": "deleted", "why": None}, {**stay, "outcome": None, "why": "a schedule planned them"},
+    ]  # fmt: skip
+    assert (seen["matching"], seen["changing"], set(seen["sample"])) == (3 + planned, 3, set(ids))
+    done = bulk(api, "runs", **asked).json()
+    assert (done["counts"], done["total"], done["seen"]) == (
+        {"deleted": 3, "planned_kept": planned}, 3 + planned, 3 + planned,
+    )  # fmt: skip
+    page = api.get("/bulk/new?on=runs&action=delete&scope=all&queue=mail&state=cancelled")
+    assert "left as it is: a schedule planned them" in page.text
+    assert '<button class="small danger">' not in page.text, "nothing of it can be deleted"
 
 
 @pytest.mark.parametrize(("on", "body", "fields"), [

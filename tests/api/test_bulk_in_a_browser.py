@@ -20,6 +20,8 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(BROWSER is None, reason="there is no Chromium here; ITINERARY_TEST_BROWSER can name one"),
 ]
+IN_SIGHT = """(bar => bar.top < innerHeight && bar.bottom <= innerHeight + 1 && bar.bottom > 0)(
+    document.querySelector('.acting').getBoundingClientRect())"""
 TITLE = "a title of somebody who likes titles that say everything there is to say " * 2
 
 
@@ -60,6 +62,18 @@ def test_nothing_is_wider_than_the_screen_and_a_row_is_a_line(browser: Browser, 
         if width > 640:  # on a phone the bar is out of the way until a row is ticked
             assert browser.run("document.querySelector('.acting').getBoundingClientRect().bottom <= innerHeight")
             assert browser.run("document.querySelector('.lines tbody tr').getBoundingClientRect().height") < 40
+    assert browser.complaints == []
+
+
+def test_on_a_phone_the_bar_comes_into_sight_with_a_ticked_row(browser: Browser, site: Site) -> None:
+    browser.view(390, height=700)
+    for path in ("/jobs", "/runs?state=failed"):
+        browser.open(f"{site.url}{path}")
+        assert not browser.run(IN_SIGHT), (path, "out of the way")
+        browser.click("td.tick input")
+        browser.wait_for(IN_SIGHT)
+        browser.click("td.tick input")
+        browser.wait_for(f"!({IN_SIGHT})")
     assert browser.complaints == []
 
 

@@ -138,7 +138,7 @@ def test_previews_and_explanations_name_the_calendar_and_its_rule(api: TestClien
     explained = api.get(f"{jobs}/moves/explain", params={"at": "2035-06-02T07:00:00Z"}).json()
     assert (explained["verdict"], "Its day moved to Monday, 2035-06-04." in explained["text"]) == ("closed", True)
     explained = api.get(f"{jobs}/moves/explain", params={"at": "2035-06-04T07:00:00Z"}).json()
-    assert "It stands for Saturday, 2035-06-02 too" in explained["text"]
+    assert "It stands for Saturday, 2035-06-02, which" in explained["text"]
 
 
 def test_a_job_to_which_its_calendars_leave_nothing_is_refused_once_it_changes(api: TestClient) -> None:

@@ -109,13 +109,12 @@ class Slow(LoopbackServer):
         super().__init__(Handler)
 
 
-@pytest.mark.parametrize("pause", [0.05, 30], ids=["trickles", "hangs"])
+@pytest.mark.parametrize("pause", [0.05, 3600], ids=["trickles", "hangs"])
 def test_a_request_with_its_repeats_takes_no_longer_than_its_total_timeout(pause: float) -> None:
-    with Slow(pause) as slow, Client(slow.address, timeout=0.3, total_timeout=0.5) as client:
-        began = time.monotonic()
+    """Nothing else would end it: its own timeout is an hour."""
+    with Slow(pause) as slow, Client(slow.address, timeout=3600, total_timeout=0.5) as client:
         with pytest.raises(NoAnswer, match="timed out"):
             client.enqueue("t")
-        assert 0.3 <= time.monotonic() - began < 1
         slow.ended.set()
 
 
@@ -126,23 +125,26 @@ def test_a_timeout_that_is_none_is_refused_by_name(name: str, value: Any) -> Non
         Client(**{name: value})
 
 
-def test_a_pause_is_not_begun_that_the_total_timeout_would_cut() -> None:
-    soon = Answer(503, {"detail": "soon"}, {"Retry-After": "1"})
-    with StubServer([soon]) as stub, Client(stub.url, total_timeout=0.9) as client:
-        began = time.monotonic()
+def test_a_pause_is_not_begun_that_the_total_timeout_would_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    paused: list[float] = []
+    soon = Answer(503, {"detail": "soon"}, {"Retry-After": "20"})
+    with StubServer([soon]) as stub, Client(stub.url, total_timeout=19) as client, monkeypatch.context() as patched:
+        patched.setattr(time, "sleep", paused.append)
         with pytest.raises(ApiError, match="soon"):
             client.enqueue("t")
-        assert time.monotonic() - began < 0.5
+    assert paused == []
     with StubServer([GONE]) as stub, Client(stub.url, retries=50, total_timeout=0.5) as client:
         with pytest.raises(NoAnswer):
             client.enqueue("t")
-        assert 1 < len(stub.seen) < 6
+        assert len(stub.seen) < 6
+    with StubServer([GONE, GONE, Answer(200, RUN)]) as stub, Client(stub.url, total_timeout=60) as client:
+        assert client.enqueue("t") == RUN
 
 
 def test_waiting_outlives_an_api_that_is_away_for_a_while() -> None:
     running = Answer(200, {"run_id": "adhoc_1", "state": "running"})
     with StubServer([running, GONE, AWAY, Answer(200, RUN)]) as stub, Client(stub.url, retries=0) as client:
-        assert client.wait("adhoc_1", timeout=10) == RUN
+        assert client.wait("adhoc_1", timeout=60) == RUN
 
 
 def test_waiting_ends_in_time() -> None:

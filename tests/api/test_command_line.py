@@ -115,7 +115,8 @@ def test_enqueueing_with_a_key_twice_is_one_run_and_times_are_meant_in_the_reade
 def test_whoever_waits_for_a_run_is_told_what_it_gave(
     itinerary: Itinerary, run: dict[str, Any], status: int, said: str
 ) -> None:
-    whole = {"run_id": "r", "result": None, "error": None, "reason": None, **run}
+    known = {"items": [], "complete": False}  # it answers every call alike
+    whole = {"run_id": "r", "result": None, "error": None, "reason": None, **run, **known}
     with StubServer([Answer(200, whole)]) as stub:
         ended = itinerary("enqueue", "t", "--wait", ITINERARY_API_URL=stub.url)
     assert (ended.returncode, ended.stdout) == (status, said)
@@ -126,14 +127,27 @@ def test_the_status_is_told_to_people_and_to_programs(itinerary: Itinerary) -> N
     leases = SqlLeaseStore(database)
     lease = leases.acquire(0, "test-holder", MINUTE)
     assert lease is not None
-    with AnsweringLeader(itinerary.env["ITINERARY_REDIS_URL"], lease.term):
+    with AnsweringLeader(itinerary.env["ITINERARY_REDIS_URL"], lease.term) as leading:
         seen = json.loads(itinerary.done("status", "--json"))
         text = itinerary.done("status")
+        silent = itinerary("tasks")
+        leading.tasks = {"tasks": ["shop.count", "shop.sum"], "complete": False}
+        known, as_json = itinerary("tasks"), json.loads(itinerary.done("tasks", "--json"))
+        unsure = itinerary("jobs", "add", "unsure", "shop.nosuch", "--every", "1h").stderr
+        leading.tasks = {"tasks": ["shop.count", "shop.sum"], "complete": True}
+        unknown = itinerary("jobs", "edit", "unsure", "--task", "shop.noone").stderr
+        triggered = itinerary("jobs", "trigger", "unsure").stderr
+        enqueued = itinerary("enqueue", "shop.noone", "--at", "2999-01-01T00:00:00Z").stderr
+        right = itinerary("jobs", "edit", "unsure", "--task", "shop.sum").stderr
+        right += itinerary("enqueue", "shop.sum", "--at", "2999-01-01T00:00:00Z").stderr
         leases.mark_standby(0, lease.term, "2019c on another")
         warned = itinerary("status")
         ill = itinerary("doctor").stdout
     leases.resign(lease)
     database.close()
+    assert (unsure, right) == ("", "")
+    assert unknown.startswith("mind: no living worker knows the task shop.noone")
+    assert (triggered, enqueued) == (unknown, unknown)
     assert (seen["leader"], seen["workers"]) == ("test-holder", 1)
     assert (seen["zone_rules"], seen["zone_rules_api"], seen["zone_rules_standby"]) == (
         installed_rules().version, installed_rules().version, None,
@@ -142,6 +156,11 @@ def test_the_status_is_told_to_people_and_to_programs(itinerary: Itinerary) -> N
     assert re.search(r"^FAIL +zone rules .*2019c on another", ill, re.MULTILINE)
     assert re.search(r"^leader +test-holder, last heard (less than a second|\d+ s) ago$", text, re.MULTILINE)
     assert "\x1b" not in text
+    assert (silent.stdout, silent.stderr) == ("", "no living worker has said which tasks it knows\n")
+    assert (known.stdout, known.stderr) == (
+        "task\nshop.count\nshop.sum\n", "a worker may know more: it has not said all its tasks\n",
+    )  # fmt: skip
+    assert as_json == {"items": ["shop.count", "shop.sum"], "complete": False}
 
 
 def test_the_status_says_that_nobody_leads_or_that_the_leader_is_silent(itinerary: Itinerary) -> None:
@@ -153,12 +172,14 @@ def test_the_status_says_that_nobody_leads_or_that_the_leader_is_silent(itinerar
     leases.resign(lease)
     lapsed = leases.acquire(0, "frozen-holder", MILLISECOND)
     assert lapsed is not None
-    wait_until(lambda: not seen_by(leases).live, 5, "the end of the lease")
+    wait_until(lambda: not seen_by(leases).live, what="the end of the lease")
     nobody, as_json = itinerary("status"), itinerary("status", "--json")
     database.close()
     assert silent.returncode == nobody.returncode == as_json.returncode == 1
     assert re.search(
-        r"^leader +killed-holder holds the lease, last heard .* ago, but does not answer$", silent.stdout, re.M
+        r"^leader +killed-holder holds the lease, last heard .* ago, but does not answer: it has just taken over, ",
+        silent.stdout,
+        re.M,
     )
     assert re.search(r"^leader +nobody leads; last: frozen-holder, heard .* ago$", nobody.stdout, re.M)
     seen = json.loads(as_json.stdout)
@@ -293,8 +314,7 @@ def test_whoever_closes_the_pipe_is_told_nothing_more(itinerary: Itinerary, word
     os.close(reads)
     buffered = {name: value for name, value in itinerary.env.items() if name != "PYTHONUNBUFFERED"}
     ended = subprocess.run(
-        [*COMMAND, *words], env=buffered, cwd=REPOSITORY, stdout=writes, stderr=subprocess.PIPE, text=True,
-        timeout=60, check=False,
+        [*COMMAND, *words], env=buffered, cwd=REPOSITORY, stdout=writes, stderr=subprocess.PIPE, text=True, check=False,
     )  # fmt: skip
     os.close(writes)
     assert (ended.returncode, ended.stderr) == (1, "")
@@ -304,7 +324,7 @@ def test_it_starts_fast_and_imports_no_more_than_it_needs() -> None:
     heavy = ("sqlalchemy", "celery", "numpy", "fastapi", "redis", "pydantic_settings")
     script = f"import scheduler_service.cli.program, sys; print([m for m in {heavy} if m in sys.modules])"
     ended = subprocess.run(
-        [sys.executable, "-c", script], env=project_env(), cwd=REPOSITORY, capture_output=True, text=True, timeout=60,
+        [sys.executable, "-c", script], env=project_env(), cwd=REPOSITORY, capture_output=True, text=True,
         check=True,
     )  # fmt: skip
     assert ended.stdout.strip() == "[]"
@@ -314,7 +334,7 @@ def test_it_starts_fast_and_imports_no_more_than_it_needs() -> None:
 def test_watching_a_run_tells_each_change_and_ends_with_it(itinerary: Itinerary) -> None:
     run_id = itinerary.done("enqueue", "t", "--in", "1h").split()[0]
     with Child([*COMMAND, "runs", "watch", run_id, "--every", "0.1"], env=itinerary.env) as watching:
-        watching.wait_for_line(f"scheduled {run_id}", 30)
+        watching.wait_for_line(f"scheduled {run_id}")
         itinerary.done("runs", "cancel", run_id)
-        assert watching.wait(30) == 1
+        assert watching.wait() == 1
         assert f"cancelled {run_id}" in watching.output

@@ -12,6 +12,7 @@ def test_progress_is_a_bar_where_its_total_is_known() -> None:
     assert progress_bar({"done": 5, "total": 20, "unit": "rows"}) == "█████░░░░░░░░░░░░░░░ 25 %  5 of 20 rows"
     assert progress_bar({"done": 30, "total": 20, "unit": ""}) == f"{'█' * 20} 100 %  30 of 20"
     assert progress_bar({"done": 5, "total": None, "unit": "rows"}) == "5 rows"
+    assert progress_bar({"done": 19, "total": 20, "unit": "rows"}, over=True) == "19 of 20 rows"
 
 
 def test_the_last_hour_is_drawn_from_nothing_to_its_highest() -> None:

@@ -40,6 +40,57 @@ def test_a_file_is_shown_applied_and_exported_to_what_applies_to_no_change(
     assert "nothing to change" in itinerary.done("jobs", "apply", str(everything))
 
 
+def test_a_dry_run_plans_beside_calendars_that_are_not_there_yet(itinerary: Itinerary, tmp_path: Path) -> None:
+    file = tmp_path / "closed.toml"
+    file.write_text(
+        'source = "closed"\n[calendars.not-yet]\nrules = ["weekly sun"]\n[[jobs]]\njob_id = "closed.job"\ntask = "t"\n'
+        'schedule = "0 2 * * *"\ncalendars = {exclude = ["not-yet"]}\n[[jobs]]\njob_id = "open.job"\ntask = "t"\n'
+        'schedule = "0 3 * * *"\n[monitors.closed]\nschedule = "0 2 * * *"\ncalendars = {only = ["not-yet"]}\n'
+    )
+    planned = itinerary("jobs", "apply", str(file), "--check")
+    assert planned.returncode == 1
+    assert [line.split("  ")[0] for line in planned.stdout.splitlines()] == [
+        "+ closed.job", "+ open.job", "+ monitor closed", "closed: 3 added, 0 as they are",
+    ]  # fmt: skip
+    assert planned.stderr.splitlines() == [
+        "calendar not-yet: added",
+        "planned as if without calendars, until the new ones are there: closed.job, monitor closed",
+    ]
+    assert "applied" in itinerary("jobs", "apply", str(file), "--yes").stdout
+    assert json.loads(itinerary.done("jobs", "show", "closed.job", "--json"))["calendars"]["exclude"] == ["not-yet"]
+    deleted = itinerary.done("jobs", "delete", "closed.job", "open.job", "-o", "json")
+    assert json.loads(deleted)["items"] == [
+        {"job_id": "closed.job", "deleted": True}, {"job_id": "open.job", "deleted": True},
+    ]  # fmt: skip
+    assert "json" in itinerary("jobs", "delete", "x", "-o", "csv").stderr
+    itinerary.done("monitors", "delete", "closed")
+    itinerary.done("calendars", "delete", "not-yet")
+
+
+def test_monitors_of_a_file_are_shown_applied_exported_and_pruned(itinerary: Itinerary, tmp_path: Path) -> None:
+    file = tmp_path / "watched.toml"
+    file.write_text('source = "watched"\njobs = []\n[monitors.nightly]\nschedule = "0 2 * * *"\ngrace = "30m"\n')
+    checked = itinerary("jobs", "apply", str(file), "--check")
+    assert (checked.returncode, checked.stdout.splitlines()) == (
+        1, ["+ monitor nightly  At 02:00 (UTC)", "watched: 1 added, 0 as they are"],
+    )  # fmt: skip
+    applied = itinerary("jobs", "apply", str(file), "--yes")
+    assert applied.stderr == "monitor nightly is new; to ping it, get its token: itinerary monitors token nightly\n"
+    assert "mon_" not in applied.stdout
+    assert itinerary.done("monitors", "token", "nightly").startswith("mon_")
+    exported = tmp_path / "exported.toml"
+    itinerary.done("jobs", "export", "--source", "watched", "-o", str(exported))
+    assert "watched: nothing to change, 1 as they are" in itinerary.done("jobs", "apply", str(exported), "--yes")
+    file.write_text('source = "watched"\njobs = []\n[monitors.nightly]\nschedule = "0 3 * * *"\ngrace = "30m"\n')
+    changed = itinerary.done("jobs", "apply", str(file), "--yes")
+    assert changed.splitlines()[:2] == ["~ monitor nightly  version 1", '    schedule.expr: "0 2 * * *" -> "0 3 * * *"']
+    file.write_text('source = "watched"\njobs = []\n')
+    kept = itinerary.done("jobs", "apply", str(file), "--yes", "--no-prune")
+    assert "= monitor nightly  is not named; it stays" in kept
+    assert "- monitor nightly  At 03:00 (UTC)" in itinerary.done("jobs", "apply", str(file), "--yes")
+    assert json.loads(itinerary.done("monitors", "list", "--json")) == []
+
+
 APP = """
 from celery import Celery
 from itinerary import schedule

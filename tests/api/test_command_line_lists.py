@@ -164,6 +164,7 @@ def test_one_command_acts_on_several_and_tells_what_was_refused(itinerary: Itine
     assert mixed.returncode == 1
     run_ids = [itinerary.done("jobs", "trigger", name).split()[0] for name in ("s.one", "s.two")]
     assert itinerary.done("runs", "cancel", *run_ids).count("is cancelled") == 2
+    assert "is cancelled" in itinerary.done("runs", "cancel", run_ids[0])
     again = json.loads(itinerary.done("runs", "retry", *run_ids, "--json"))["items"]
     assert [run["retry_of"] for run in again] == run_ids
 
@@ -348,3 +349,13 @@ def test_views_are_saved_listed_and_deleted(itinerary: Itinerary) -> None:
     assert (refused.returncode, "address" in refused.stderr) == (1, True)
     itinerary.done("views", "delete", "failed today")
     assert "there are no views yet" in itinerary("views", "list").stderr
+
+
+def test_a_run_that_is_over_cannot_be_cancelled(itinerary: Itinerary, failed_run: str) -> None:
+    ended = itinerary("runs", "cancel", failed_run)
+    said = f"itinerary: run {failed_run} is failed: it cannot be cancelled any more\n"
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", said)
+    waits = itinerary.done("enqueue", "t", "--at", "2999-01-01T00:00:00Z").split()[0]
+    both = itinerary("runs", "cancel", failed_run, waits)
+    assert (both.returncode, both.stdout) == (1, f"{waits} is cancelled, cancel requested\n")
+    assert "1 of 2 were refused" in both.stderr

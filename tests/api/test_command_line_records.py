@@ -76,9 +76,9 @@ def test_every_reading_command_can_answer_in_json(itinerary: Itinerary, job: str
 def test_watching_in_json_is_a_line_for_each_change(itinerary: Itinerary) -> None:
     run_id = itinerary.done("enqueue", "t", "--in", "1h").split()[0]
     with Child([*COMMAND, "runs", "watch", run_id, "--every", "0.1", "--json"], env=itinerary.env) as watching:
-        watching.wait_for_line('"state": "scheduled"', 30)
+        watching.wait_for_line('"state": "scheduled"')
         itinerary.done("runs", "cancel", run_id)
-        assert watching.wait(30) == 1
+        assert watching.wait() == 1
     assert [json.loads(line)["state"] for line in watching.lines] == ["scheduled", "cancelled"]
 
 
@@ -95,7 +95,7 @@ def on_a_terminal(itinerary: Itinerary, *words: str, **env: str) -> str:
         while part := os.read(ours, 65536):
             seen += part
     os.close(ours)
-    child.wait(30)
+    child.wait()
     return seen.decode()
 
 
@@ -136,7 +136,7 @@ def test_wrong_usage_is_told_in_one_line(itinerary: Itinerary, words: tuple[str,
 def test_the_shell_that_asks_can_complete() -> None:
     """Typer looks for the shell among the parents: `; true` keeps it there."""
     asked = f"{shlex.quote(sys.executable)} -P -m scheduler_service.cli --show-completion; true"
-    told = subprocess.run(["bash", "-c", asked], env=project_env(), capture_output=True, text=True, timeout=60)
+    told = subprocess.run(["bash", "-c", asked], env=project_env(), capture_output=True, text=True)
     assert "_itinerary_completion" in told.stdout, told.stderr
 
 

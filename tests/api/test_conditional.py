@@ -9,10 +9,10 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import text
 
-from scheduler_service.api.app import describe
 from scheduler_service.config.settings import Settings
 from scheduler_service.sql.database import Database
 from tests.api.test_auth import bearer, guarded_settings, token_line
+from tests.support.api_calls import DOCUMENT
 from tests.support.routes import address_of
 
 JOB = "/api/v1/jobs/a.job"
@@ -60,9 +60,8 @@ def test_put_with_if_none_match_only_creates(api: TestClient) -> None:
 
 
 def test_no_route_ignores_such_a_header(api: TestClient) -> None:
-    document = json.loads(describe())
     refused = 0
-    for path, calls in document["paths"].items():
+    for path, calls in DOCUMENT["paths"].items():
         for method, call in calls.items():
             taken = {p["name"] for p in call.get("parameters", ()) if p["in"] == "header"}
             for name in CONDITIONS if method != "get" else ():

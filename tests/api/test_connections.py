@@ -1,5 +1,6 @@
 """Connections that send half a request, or read no answer, on real sockets."""
 
+import gc
 import socket
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 from tests.support.processes import Child, free_port, project_env
 from tests.support.site import Site, serving
 
-WITHIN = 10
+WITHIN = 60
 OPEN = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 POST = b"POST /api/v1/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n"
 
@@ -109,7 +110,7 @@ def test_half_open_connections_do_not_use_up_the_descriptors(sqlite_url: str, re
     command = f"ulimit -n 200; exec {sys.executable} -m scheduler_service.cli api"
     peers: list[socket.socket] = []
     with Child(["/bin/sh", "-c", command], env=env) as api:
-        api.wait_for_line("api starting", 30)
+        api.wait_for_line("api starting")
         try:
             for _ in range(260):
                 peers.append(socket.create_connection(("127.0.0.1", port), timeout=WITHIN))
@@ -121,3 +122,11 @@ def test_half_open_connections_do_not_use_up_the_descriptors(sqlite_url: str, re
             for peer in peers:
                 peer.close()
         api.wait_for_line("connections are at their bound", WITHIN)
+
+
+def test_the_collector_searches_nothing_that_was_loaded_before_the_first_request(
+    sqlite_url: str, redis_url: str
+) -> None:
+    gc.unfreeze()
+    with serving(sqlite_url, redis_url):
+        assert gc.get_freeze_count() > 10_000

@@ -21,7 +21,7 @@ from sqlalchemy import make_url
 
 from itinerary.client.sync import Client
 from tests.support.command_line import Itinerary
-from tests.support.processes import MANUAL, Child, free_port, project_env, wait_until
+from tests.support.processes import MANUAL, PATIENCE, Child, free_port, project_env, wait_until
 
 pytestmark = pytest.mark.slow  # whole processes, or real servers for long
 
@@ -51,7 +51,7 @@ def client(address: str) -> Iterator[Client]:
 
 def run_piece(argv: list[str], folder: Path, address: str) -> list[str]:
     env = {"PATH": "/usr/bin:/bin:/usr/local/bin:/usr/local/go/bin", "ITINERARY_API_URL": address, "HOME": str(folder)}
-    ended = subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, timeout=110, check=False)
+    ended = subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
     return ended.stdout.splitlines()
 
@@ -137,11 +137,11 @@ def test_the_web_programs_enqueue_once_and_wait(page: str, address: str, client:
     command = [sys.executable, "-m", *(word.format(port=port) for word in SERVERS[page])]
     web = f"http://127.0.0.1:{port}/orders/{port}"  # of this page alone: the key is of the order
     with Child(command, env=project_env(ITINERARY_API_URL=address), cwd=tmp_path) as server:
-        wait_until(lambda: answers(port) or not server.running, 30, lambda: server.output)
+        wait_until(lambda: answers(port) or not server.running, what=lambda: server.output)
         first, second = (answer(Request(web, method="POST")) for _ in range(2))
         assert first == second
         state = f"{web}/run/{first['run']}"
-        with urlopen(state, timeout=60) as said:
+        with urlopen(state, timeout=PATIENCE) as said:
             assert (said.status, json.load(said)) == (202, {"state": "scheduled"})
         client.cancel(first["run"])
         assert answer(Request(state)) == {"state": "cancelled", "result": None}
@@ -153,5 +153,5 @@ def answers(port: int) -> bool:
 
 
 def answer(request: Request) -> Any:
-    with urlopen(request, timeout=60) as said:
+    with urlopen(request, timeout=PATIENCE) as said:
         return json.load(said)

@@ -1,6 +1,5 @@
 """Values that are only falsy: of a wrong type they are refused, wherever a request may hold them."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,11 +8,10 @@ from fastapi.testclient import TestClient
 from jsonschema_rs import validator_for
 
 from tests.support.answering_leader import AnsweringLeader
-from tests.support.processes import REPOSITORY
+from tests.support.api_calls import DOCUMENT
 from tests.support.routes import address_of
 
 FALSY: tuple[Any, ...] = ("", {}, [], 0, False)
-DOCUMENT = json.loads((REPOSITORY / "scheduler_service" / "api" / "openapi.json").read_text("utf-8"))
 COMPONENTS = DOCUMENT["components"]
 SHARED = "/api/v1/share-links"  # off where nobody turned it on, whatever is asked
 NESTED = {

@@ -88,7 +88,7 @@ def to_provider(api: TestClient, wanted: str = "/") -> str:
     """Begin; where the provider is to send the browser."""
     answer = api.get("/sign-in/provider", params={"next": wanted}, follow_redirects=False)
     assert answer.status_code == 303, answer.text
-    back = requests.get(answer.headers["location"], timeout=5, allow_redirects=False)
+    back = requests.get(answer.headers["location"], timeout=60, allow_redirects=False)
     assert back.status_code == 302, back.text
     return back.headers["location"].removeprefix("http://127.0.0.1")
 

@@ -90,6 +90,17 @@ def test_a_cron_expression_that_never_matches_is_refused(api: TestClient, job: d
     assert answer.json()["errors"][0]["loc"] == ["schedule", "expr"]
 
 
+def test_a_single_time_that_no_list_could_show_is_refused_and_the_last_that_can_is_planned(
+    api: TestClient, job: dict[str, Any]
+) -> None:
+    last = api.post(JOBS, json={**job, "schedule": {"kind": "once", "at": "9999-12-29T23:59:59Z"}})
+    assert (last.json()["next_runs"], last.json()["warnings"]) == (["9999-12-29T23:59:59Z"], [])
+    answer = api.put(f"{JOBS}/a.job", json={**job, "schedule": {"kind": "once", "at": "9999-12-30T00:00:00Z"}})
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert (error["loc"], "give a time before 9999-12-30T00:00:00Z" in error["msg"]) == (["schedule", "at"], True)
+
+
 def test_put_makes_then_replaces_and_an_equal_body_changes_no_version(api: TestClient, job: dict[str, Any]) -> None:
     made = api.put(f"{JOBS}/a.job", json=job)
     again = api.put(f"{JOBS}/a.job", json=job)

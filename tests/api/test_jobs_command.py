@@ -45,7 +45,7 @@ def test_the_jobs_of_an_app_are_planned_applied_checked_and_refused_by_their_lin
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-P", "-m", "itinerary", "jobs", *words, "beside_app:app", "--url", url],
-            cwd=tmp_path, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+            cwd=tmp_path, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
         )  # fmt: skip
 
     planned = run("plan", "--check")

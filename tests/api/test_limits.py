@@ -89,7 +89,7 @@ def test_the_use_is_the_leader_s_and_it_hears_of_each_edit(api: TestClient, lead
     assert listed[1]["busiest_keys"] == []
     api.patch(f"{LIMITS}/unused", json={"concurrency": 2})
     api.delete(f"{LIMITS}/unused")
-    wait_until(lambda: leader.reported.count(ControlChanged()) == 4, 5, "the leader to hear of each edit")
+    wait_until(lambda: leader.reported.count(ControlChanged()) == 4, what="the leader to hear of each edit")
     asked = [message for message in leader.reported if isinstance(message, Query)]
     assert {query.what for query in asked} == {"limits"}
 

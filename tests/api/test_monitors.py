@@ -4,18 +4,70 @@ import re
 from contextlib import closing
 from typing import Any
 
+import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import update
 
 from scheduler_service.config.settings import Settings
+from scheduler_service.sql import monitor_calendars
+from scheduler_service.sql.calendars import SqlCalendarStore
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.monitor_tables import monitors
+from tests.support.forms import as_shown, submit
+from tests.support.statements import noted
 
 MONITORS = "/api/v1/monitors"
 BACKUP: dict[str, Any] = {
     "schedule": {"kind": "cron", "expr": "0 2 * * *", "timezone": "Europe/Berlin"}, "grace": "30m",
     "title": "Backup", "description": "of the shop",
 }  # fmt: skip
+
+
+def test_the_form_of_a_monitor_has_its_calendars(api: TestClient) -> None:
+    for calendar_id in ("plant", "shop"):
+        assert api.put(f"/api/v1/calendars/{calendar_id}", json={"rules": [{"date": "2999-01-01"}]}).is_success
+    typed = {"title": "", "description": "", "schedule": "0 2 * * *", "timezone": "UTC", "grace": "5m"}
+    typed |= {"calendars.exclude": "plant, shop", "calendars.only": "", "calendars.workdays": ""}
+    typed |= {"calendars.when_excluded": "next_day"}
+    assert submit(api, "/monitors", monitor_id="backup", **typed).status_code == 200
+    named = {"exclude": ["plant", "shop"], "only": [], "when_excluded": "next_day", "workdays": None}
+    assert api.get(f"{MONITORS}/backup").json()["calendars"] == named
+    assert as_shown(api.get("/monitors/backup").text)["calendars.exclude"] == "plant, shop"
+    wrong = submit(api, "/monitors/backup", do="save", **{**typed, "calendars.exclude": "plant, nowhere"})
+    assert (wrong.status_code, 'aria-describedby="wrong-calendars.exclude"' in wrong.text) == (422, True)
+    behind = api.get("/api/v1/calendars/plant/monitors", params={"cursor": "backup"}).json()
+    assert behind["items"] == []
+    none = {**typed, "calendars.exclude": "", "calendars.when_excluded": "skip"}
+    assert submit(api, "/monitors/backup", do="save", **none).status_code == 303
+    assert api.get(f"{MONITORS}/backup").json()["calendars"] is None
+    assert api.delete("/api/v1/calendars/plant").status_code == 204
+
+
+def test_the_monitors_of_a_calendar_are_read_by_pages(api: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(monitor_calendars, "_AT_ONCE", 2)
+    for calendar_id in ("plant", "plant_2"):
+        assert api.put(f"/api/v1/calendars/{calendar_id}", json={"rules": [{"date": "2999-01-01"}]}).is_success
+    for number in range(9):
+        named = {"calendars": {"exclude": ["plant" if number % 3 else "plant_2"]}} if number % 2 else {}
+        body = {**BACKUP, "description": 'not by "plant"', **named}
+        assert api.put(f"{MONITORS}/m{number}", json=body).is_success
+    page = api.get("/api/v1/calendars/plant/monitors", params={"limit": 2}).json()
+    assert page["items"] == ["m1", "m5"]
+    rest = api.get("/api/v1/calendars/plant/monitors", params={"limit": 2, "cursor": page["next_cursor"]}).json()
+    assert (rest["items"], rest["next_cursor"]) == (["m7"], None)
+    assert api.get("/api/v1/calendars/plant_2/monitors").json()["items"] == ["m3"]
+
+
+def test_a_calendar_s_monitors_are_cut_by_the_database(api: TestClient, settings: Settings) -> None:
+    assert api.put("/api/v1/calendars/plant", json={"rules": [{"date": "2999-01-01"}]}).is_success
+    for number in range(5):
+        content = {**BACKUP, "calendars": {"exclude": ["plant"]}} if number == 4 else BACKUP
+        assert api.put(f"{MONITORS}/m{number}", json=content).is_success
+    with closing(Database(settings.database_url, pool_size=1)) as database, noted(database.engine) as statements:
+        assert SqlCalendarStore(database).monitors_using("plant", 3) == ["m4"]
+    (asked,) = [one for one in statements if "FROM monitors" in one]
+    assert "LIMIT" in asked
+    assert "LIKE" in asked
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -110,3 +162,27 @@ def test_the_pages_list_define_and_change_it_and_show_its_token_once(api: TestCl
     assert "mon_" in renewed
     api.post("/monitors/backup", data={"csrf": csrf[1], "do": "delete"})
     assert api.get("/monitors/backup").status_code == 404
+
+
+def test_a_monitor_names_calendars_which_its_page_tells_and_keeps(api: TestClient) -> None:
+    api.put("/api/v1/calendars/plant", json={"rules": [{"date": "2999-01-01"}]})
+    named = {**BACKUP, "calendars": {"exclude": ["plant"]}}
+    shown = api.put(f"{MONITORS}/backup", json=named).json()
+    whole = {"exclude": ["plant"], "only": [], "when_excluded": "skip", "workdays": None}
+    assert shown["calendars"] == whole
+    assert api.put(f"{MONITORS}/plain", json=BACKUP).json()["calendars"] is None
+    assert "except in plant, grace 30m" in api.get("/monitors/backup").text
+    form = {"do": "save", "schedule": "0 3 * * *", "timezone": "UTC", "grace": "30m"}
+    assert submit(api, "/monitors/backup", **form).status_code == 303
+    saved = api.get(f"{MONITORS}/backup").json()
+    assert (saved["schedule"]["expr"], saved["calendars"]) == ("0 3 * * *", whole)
+    assert api.get("/api/v1/calendars/plant/monitors").json() == {"items": ["backup"], "next_cursor": None}
+    assert '<a href="/monitors/backup">backup</a>' in api.get("/calendars/plant").text
+    refused = api.put(f"{MONITORS}/other", json={**BACKUP, "calendars": {"exclude": ["nowhere"]}}).json()
+    assert [error["loc"] for error in refused["errors"]] == [["calendars", "exclude", "0"]]
+    in_use = api.delete("/api/v1/calendars/plant")
+    assert (in_use.status_code, "named by monitor backup" in in_use.json()["detail"]) == (409, True)
+    body = {"source": "s", "jobs": [], "monitors": {"sync": {**BACKUP, "calendars": {"only": ["nowhere"]}}}}
+    for dry_run in (True, False):
+        answer = api.post("/api/v1/jobs/apply", json={**body, "dry_run": dry_run}).json()
+        assert [".".join(map(str, error["loc"])) for error in answer["errors"]] == ["monitors.sync.calendars.only.0"]

@@ -12,6 +12,7 @@ from scheduler_service.config.settings import Settings
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.lease import SqlLeaseStore
 from tests.support.answering_leader import AnsweringLeader
+from tests.support.counted import counted_page
 
 NASTY = "<script>alert(1)</script>"
 
@@ -67,6 +68,7 @@ def test_the_part_that_is_fetched_again_is_in_the_page(api: TestClient, run: dic
         quiet = re.sub(r"\d+ (s|min) ago|in \d+ (s|min)|\bnow\b|\d+(\.\d+)? (ms|s)\b", "", text)
         return [line for line in quiet.splitlines() if line and not re.search("As of|csrf|messages", line)]
 
+    counted_page(api, path)
     part = api.get(path, headers={"HX-Request": "true"})
     page = api.get(path)
     assert (part.status_code, page.status_code) == (200, 200)
@@ -81,6 +83,7 @@ def test_without_a_leader_the_page_says_what_to_do(api: TestClient) -> None:
         assert "itinerary leader" in page
 
 
+@pytest.mark.slow
 def test_a_leader_that_is_gone_is_named_with_when_it_was_last_heard(api: TestClient, settings: Settings) -> None:
     with closing(Database(settings.database_url, pool_size=1)) as database:
         leases = SqlLeaseStore(database)
@@ -152,7 +155,13 @@ def test_an_error_of_a_page_is_a_page_that_says_what_is_wrong(api: TestClient, p
 
 
 def test_a_page_of_what_is_not_there_names_it(api: TestClient) -> None:
-    for path, name in (("/jobs/nobody", "no job nobody"), ("/runs/nobody", "no run nobody")):
+    for path, name in (
+        ("/jobs/nobody", "no job nobody"),
+        ("/runs/nobody", "no run nobody"),
+        ("/calendars/%00", "no calendar with such an id"),
+        ("/queues/%00", "no queue with such a name"),
+        ("/bulk/nope", "no bulk operation with such an id"),
+    ):
         page = api.get(path).text
         assert f"<h1>There is {name}</h1>" in page
         assert "To the jobs" in page
@@ -168,6 +177,10 @@ def test_a_page_of_what_is_not_there_names_it(api: TestClient) -> None:
         ("/jobs?tag=%00&q=q", "tag", "Tag"),
         ("/audit?subject=%00&action=q", "subject", "Job or run"),
         ("/audit?since=soon&action=q", "since", "From (UTC)"),
+        ("/audit?since=2026-01-02&until=2026-01-01&action=q", "until", "To (UTC)"),
+        ("/timeline?to=9999-12-31&queue=q", "to", "To (UTC)"),
+        ("/timeline?to=1970-01-01 00:30&queue=q", "to", "To (UTC)"),
+        ("/timeline?from=9999-12-31&queue=q", "from", "From (UTC)"),
         ("/explain?job_id=q&at=yesterday", "at", "At (UTC)"),
         ("/explain?job_id=q&at=2026-01-01 00:00", "job_id", "Job"),
         ("/explain?run_id=q", "run_id", "Run"),
@@ -206,7 +219,30 @@ def test_everything_that_a_page_loads_is_in_the_package(api: TestClient, path: s
         assert address.startswith("/static/")
         answer = api.get(address)
         assert answer.status_code == 200
-        assert answer.headers["cache-control"] == "max-age=3600"
+        assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
+    sheets = re.findall(r'rel="stylesheet" href="([^"]+)"', page)
+    blocking = re.findall(r"<script\b(?![^>]*\bdefer)[^>]*>", page)
+    assert (path == "/docs") or (len(sheets) == 1 and not blocking)
+
+
+def test_a_static_file_of_another_release_is_not_kept_for_long(api: TestClient) -> None:
+    here = re.findall(r'href="(/static/[^"]+/all.css)"', api.get("/").text)[0]
+    digest = here.split("/")[2]
+    other = api.get(here.replace(digest, "0" * len(digest)))
+    assert (other.status_code, other.headers["cache-control"]) == (200, "max-age=3600")
+    assert other.text == api.get(here).text == api.get("/static/all.css").text
+    for name in ("vendor/pico.min.css", "vendor/uplot.min.css", "itinerary.css"):
+        assert api.get(f"/static/{name}").text in other.text
+    assert api.get(f"/static/{digest}/../../config.py").status_code == 404
+    assert api.get(f"/static/{digest}/no.css").status_code == 404
+    assert api.post(here).status_code == 405
+
+
+def test_static_files_are_compressed_and_pages_are_not(api: TestClient) -> None:
+    """The size of a compressed page would tell of the token against forged requests that it holds."""
+    style = api.get("/static/all.css", headers={"accept-encoding": "gzip"})
+    assert style.headers["content-encoding"] == "gzip"
+    assert "content-encoding" not in api.get("/", headers={"accept-encoding": "gzip"}).headers
 
 
 def test_every_vendored_file_has_its_licence_beside_it(api: TestClient) -> None:

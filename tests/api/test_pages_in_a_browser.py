@@ -143,6 +143,14 @@ def test_what_is_refused_stays_on_its_page_with_the_sentence_at_its_field(browse
     assert [said for said in browser.complaints if "422" not in said] == []
 
 
+def test_a_field_below_a_box_keeps_its_distance(browser: Browser, site: Site) -> None:
+    browser.view(1440)
+    browser.open(f"{site.url}/monitors")
+    browser.run("document.querySelectorAll('details').forEach(box => { box.open = true })")
+    between = "box.nextElementSibling.getBoundingClientRect().top - box.getBoundingClientRect().bottom"
+    assert browser.run(f"(box => {between})(document.querySelector('#new details'))") >= 12
+
+
 def test_an_outage_is_backfilled_in_two_clicks(browser: Browser, site: Site) -> None:
     browser.view(1280)
     browser.open(f"{site.url}/failures?within=24h")

@@ -12,17 +12,21 @@ from fastapi.testclient import TestClient
 from itinerary.protocol.instants import DAY, HOUR, MINUTE, Instant, format_instant, parse_instant, to_datetime
 from scheduler_service.api.pages.plan_days import a_month_on, day_edges, days_of_month, days_of_week, hour_edges
 from scheduler_service.api.pages.plan_grid import Found, boxes, week_heat
+from scheduler_service.api.services.limited import LimitedRuns
+from scheduler_service.api.services.limited_timeline import LimitedTimeline
 from scheduler_service.api.services.plans import PlanFilter, Plans
-from scheduler_service.api.services.ran import Ends, in_cells
+from scheduler_service.api.services.ran import in_cells
 from scheduler_service.bootstrap.parts import Stores
 from scheduler_service.core.index.cell_counts import CellCount
 from scheduler_service.core.samples import QueueSample, Sample, Step
+from scheduler_service.core.token_limits import Limits
 from scheduler_service.ports.stores import JobFilter, JobStore, Page
+from scheduler_service.ports.timeline import Ends
 from scheduler_service.sql.database import Database, host_now
 from scheduler_service.sql.samples import SqlSampleStore
+from tests.support.counted import counted_page
 from tests.support.led import Led
 from tests.support.old_runs import keep, old_run
-from tests.support.processes import wait_until
 
 BERLIN, KATHMANDU, LORD_HOWE = ZoneInfo("Europe/Berlin"), ZoneInfo("Asia/Kathmandu"), ZoneInfo("Australia/Lord_Howe")
 
@@ -87,7 +91,7 @@ class SlowJobs:
 
     def list(self, wanted: JobFilter, limit: int, cursor: str | None) -> Page[Any]:
         self.asked += 1
-        assert self.may_answer.wait(30)
+        assert self.may_answer.wait(60)
         return self._jobs.list(wanted, limit, cursor)
 
 
@@ -121,7 +125,7 @@ def test_the_page_shows_planned_and_ended_runs_of_a_job(
     of_day = api.get(f"/calendar?view=day&date={day}&job=a.job").text
     assert of_day.count("/runs?state=failed") in (1, 2)  # two where an hour began meanwhile
     later = format_instant(now + 2 * DAY)[:10]
-    page = api.get(f"/calendar?view=day&date={later}&job=a.job").text
+    page = counted_page(api, f"/calendar?view=day&date={later}&job=a.job")
     assert "<b>2</b> planned" in page or "<b>3</b> planned" in page
     for view in ("month", "week"):
         page = api.get(f"/calendar?view={view}").text
@@ -137,6 +141,21 @@ def test_a_wrong_field_is_named(api: TestClient) -> None:
         assert words in answer.text
 
 
+def test_a_limited_token_counts_the_ends_of_its_own_runs(stores: Stores, settings: Any) -> None:
+    now = host_now()
+    with closing(Database(settings.database_url, pool_size=1)) as database:
+        for queue in ("mine", "theirs"):
+            ended = [old_run(now - n * MINUTE, job_id="a.job", queue=queue, state=state)
+                     for n, state in ((1, "failed"), (2, "completed"), (70, "missed"), (200, "completed"))]  # fmt: skip
+            keep(database, *ended)
+    own = LimitedTimeline(LimitedRuns(stores.runs, Limits(queues=("mine",))))
+    edges = [now - 2 * HOUR, now - HOUR, now]
+    assert own.ends("a.job", edges, 100) == ([(0, 0, 1), (1, 1, 0)], None)
+    assert own.ends("another", edges, 100) == ([(0, 0, 0)] * 2, None)
+    cut = own.ends("a.job", edges, 2)
+    assert (cut.ends, cut.since) == ([(0, 0, 0), (1, 1, 0)], now - 2 * MINUTE)
+
+
 def test_the_load_of_today_stands_in_both_weeks_without_being_counted_twice(
     api: TestClient, stores: Stores, job: dict[str, Any], settings: Any
 ) -> None:
@@ -146,8 +165,7 @@ def test_the_load_of_today_stands_in_both_weeks_without_being_counted_twice(
         lease = Led(database).lease
         ended = Sample(now - 10 * MINUTE, 1, "v", QueueSample(completed=7), (0,) * 17, 1, 0)
         SqlSampleStore(database).keep(lease, [(Step.TEN_MINUTES, ended)])
-    counted: list[str] = wait_until(lambda: [page for page in [api.get("/load").text] if "Counting" not in page], 30)
-    coming, past = counted[0].split("The past week hour by hour")
+    coming, past = counted_page(api, "/load").split("The past week hour by hour")
     assert f"{at_hour(now - 10 * MINUTE)}: 7 runs</title>" in past
     assert f"{at_hour(now + HOUR)}: 1 run</title>" in coming
     assert "7 runs</title>" not in coming

@@ -13,6 +13,7 @@ from scheduler_service.api.pages.timeline_chart import LaneChart, Links, lane_ch
 from scheduler_service.api.services.timelines import Detail, Lane, Timeline
 from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.timeline import Cell, LaneKind, LaneRun, Span
+from tests.support.statements import noted
 
 NOW = 1_795_000_000 * SECOND
 SPAN = Span(NOW - HOUR, NOW, 100)
@@ -118,3 +119,27 @@ def test_each_view_is_an_address_that_keeps_its_filter(api: TestClient) -> None:
         refused = api.get(f"/timeline?{query}")
         assert refused.status_code == 422
         assert words in refused.text
+
+
+def test_the_jobs_of_all_lanes_are_read_in_one_statement(api: TestClient) -> None:
+    for n in range(20):
+        api.put(f"/api/v1/jobs/job-{n}", json={"task": "pkg.task", "schedule": {"kind": "interval", "every": "1h"}})
+        api.post(f"/api/v1/jobs/job-{n}/trigger")
+    with noted() as statements:
+        page = api.get("/timeline?within=24h").text
+    assert page.count('class="lane"') == 20
+    assert page.count("planned") > 20
+    assert len([one for one in statements if "FROM jobs" in one]) == 1
+
+
+def test_bars_are_written_as_svg_with_every_text_escaped() -> None:
+    odd = LaneRun("a", '<b>"&', RunState.FAILED, SPAN.since, SPAN.since, SPAN.since + HOUR // 2)
+    written = drawn(odd).svg(Detail.RUNS)
+    assert 'href="/runs/&lt;b&gt;&#34;&amp;" tabindex="-1" class="mark failed"' in written
+    assert written.endswith(": &lt;b&gt;&#34;&amp;</title></a>")
+    assert '<rect x="0.0%" width="50.0%" y="3" height="14"/><text x="0.0%" y="14">✕</text>' in written
+    (missed,) = drawn(run(None, None, RunState.MISSED)).bars
+    assert ('class="mark missed point"' in missed.svg(Detail.RUNS), "point" in missed.svg(Detail.COUNTS)) == (
+        True,
+        False,
+    )

@@ -13,6 +13,7 @@ from scheduler_service.api.http.queries import known_parameters
 from scheduler_service.api.pages.strangers import CALLBACK
 from scheduler_service.config.settings import Settings
 from tests.api.test_auth import bearer, guarded_settings
+from tests.support.api_calls import DOCUMENT
 from tests.support.routes import address_of, routes_of
 
 
@@ -31,9 +32,8 @@ def test_every_route_refuses_a_parameter_that_it_does_not_know(api: TestClient) 
 
 
 def test_every_parameter_of_the_document_is_known_and_may_be_given_once(api: TestClient) -> None:
-    document = api.get("/openapi.json").json()
     checked = 0
-    for path, calls in document["paths"].items():
+    for path, calls in DOCUMENT["paths"].items():
         for method, call in calls.items():
             for parameter in call.get("parameters", ()):
                 if parameter["in"] != "query":

@@ -90,18 +90,24 @@ def test_no_queue_has_such_a_name(api: TestClient) -> None:
         assert api.post(f"{path}/pause", json={"reason": "x"}).status_code == 404
 
 
-def test_while_an_older_release_leads_a_pause_is_refused(
+def test_while_an_older_release_leads_whatever_it_would_not_heed_is_refused(
     api: TestClient, settings: Settings, leader: AnsweringLeader
 ) -> None:
+    """Also where an old standby takes over, with queues, limits and freezes defined before."""
+    limit, scope = "/api/v1/limits/stripe", {"scope": {"all": True}, "reason": "x"}
+    api.put(limit, json={"concurrency": 1})
+    freeze = f"/api/v1/freezes/{api.post('/api/v1/freezes', json=scope).json()['freeze_id']}"
     database = Database(settings.database_url, pool_size=1)
     with database.write() as connection:
         connection.exec_driver_sql("UPDATE leases SET controls_term = NULL")
     database.close()
     for answer in (
         api.post(f"{QUEUES}/mail/pause", json={"reason": "x"}), api.post(f"{QUEUES}/mail/resume"),
-        api.put(f"{QUEUES}/mail", json={"description": "x"}),
+        api.put(f"{QUEUES}/mail", json={"description": "x"}), api.patch(f"{QUEUES}/mail", json={"concurrency": 1}),
+        api.put(limit, json={"concurrency": 2}), api.patch(limit, json={"concurrency": 2}), api.delete(limit),
+        api.post("/api/v1/freezes", json={**scope, "reason": "y"}), api.post(f"{freeze}/end"),
     ):  # fmt: skip
-        assert answer.status_code == 409
+        assert answer.status_code == 409, answer.request.url
         assert answer.json()["type"] == "urn:itinerary:problem:older-leader"
         assert "update every leader first" in answer.json()["detail"]
 
@@ -117,7 +123,7 @@ def test_the_leader_hears_of_each_edit(api: TestClient, leader: AnsweringLeader)
     assert [queue["name"] for page in (first, last) for queue in page["items"]] == names, "on whichever page"
     assert last["next_cursor"] is None
     assert json.dumps(api.get(f"{QUEUES}/default").json()["workers"]) == "1"
-    wait_until(lambda: leader.reported.count(ControlChanged()) == 3, 5, "the leader to hear of each edit")
+    wait_until(lambda: leader.reported.count(ControlChanged()) == 3, what="the leader to hear of each edit")
 
 
 def test_the_page_pauses_and_resumes_and_keeps_what_was_typed(api: TestClient) -> None:

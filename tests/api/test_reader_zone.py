@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import parse_instant
 from scheduler_service.api.pages import reader_zone
 from scheduler_service.api.pages.moments import moment, read_time, sentence_times, typed_time
-from scheduler_service.api.pages.reader_zone import ReaderZone
+from scheduler_service.api.pages.reader_zone import ReaderZone, absolute
 from scheduler_service.api.pages.templating import HERE
 from tests.support.answering_leader import AnsweringLeader
 from tests.support.forms import submit
@@ -60,6 +61,50 @@ def test_the_end_of_time_is_no_error(berlin: None) -> None:
     assert moment(parse_instant("9999-12-31T23:59:59Z"), 0).plain == "9999-12-31 23:59:59"
 
 
+@pytest.mark.parametrize(
+    ("typed", "timezone", "offset"),
+    [
+        ("9999-12-31 23:59:59", "America/New_York", "-05:00"),
+        ("0001-01-01", "Asia/Tokyo", "+09:19"),  # the local mean time, 09:18:59
+        ("0001-01-01T09:18:58", "Asia/Tokyo", "+09:19"),
+    ],
+)
+def test_a_time_outside_of_all_years_by_its_zone_is_refused(typed: str, timezone: str, offset: str) -> None:
+    told = absolute(typed, timezone)
+    assert told[19:] == offset
+    with pytest.raises(BadValue, match="outside of the years 1 to 9999"):
+        parse_instant(told)
+
+
+@pytest.mark.parametrize("tail", ["0001-01-01T00:00:00&tz=Asia/Tokyo", "9999-12-31T23:59:59&tz=America/New_York"])
+def test_such_a_time_of_a_filter_is_a_page_that_refuses_it(api: TestClient, job: dict[str, Any], tail: str) -> None:
+    api.post("/api/v1/jobs", json=job)
+    addresses = (
+        "/runs?since=",
+        "/runs?until=",
+        "/timeline?from=",
+        "/timeline?to=",
+        "/audit?since=",
+        "/explain?job_id=a.job&at=",
+    )
+    for address in (*addresses, "/jobs/a.job?at="):
+        answer = api.get(address + tail)
+        assert (answer.status_code, answer.headers["content-type"][:9]) == (422, "text/html"), address
+
+
+def test_such_a_time_of_a_form_is_refused_at_its_field(api: TestClient, job: dict[str, Any]) -> None:
+    api.post("/api/v1/jobs", json=job)
+    typed = {"until": "9999-12-31T23:59:59", "tz": "America/New_York", "reason": "x"}
+    for path, more in (
+        ("/jobs/a.job/pause", {}),
+        ("/queues", {"queue": "q"}),
+        ("/freezes", {"scope": "queues", "names": "q"}),
+    ):
+        answer = submit(api, path, **typed, **more)
+        assert (answer.status_code, answer.headers["content-type"][:9]) == (422, "text/html"), path
+        assert "outside of the years 1 to 9999" in answer.text, path
+
+
 def test_a_sentence_has_its_times_in_the_zone_and_ids_stay(berlin: None) -> None:
     run_id = "a.job_2026-07-01T10:00:00Z"
     said = f"Run {run_id} was due at 2026-07-01T10:00:00Z; started at 2026-07-01T10:00:02.36Z."
@@ -103,6 +148,22 @@ def test_an_address_with_typed_times_becomes_one_that_means_the_same_to_everybod
     assert field.format("2026-07-01 10:00") in api.get(answer.headers["location"]).text
     wrong = api.get(f"/runs?since=soon&tz={BERLIN}", follow_redirects=False)
     assert (wrong.status_code, 'value="soon"' in wrong.text) == (422, True)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"/{path}=2026-12-01&{end}="
+        for path, end in (("runs?since", "until"), ("audit?since", "until"), ("timeline?from", "to"))
+    ],
+)
+def test_a_refused_end_is_quoted_as_its_field_shows_it(api: TestClient, address: str) -> None:
+    for tail, shown in (("2026-11-01", "2026-11-01 00:00"), ("2026-11-01 09:00&tz=Asia/Tokyo", "2026-11-01 09:00")):
+        answer = api.get(address + tail)
+        assert answer.status_code == 422
+        assert f"&#39;{shown}&#39; is not accepted; give a time a" in answer.text
+        assert f'value="{shown}"' in answer.text
+        assert "{zone}" not in answer.text
 
 
 def test_a_form_is_read_in_the_zone_in_which_it_was_shown(api: TestClient, job: dict[str, Any]) -> None:

@@ -97,6 +97,7 @@ def test_a_run_is_explained_from_its_release_to_its_late_reports(api: TestClient
     assert (shown["count"], shown["kind"], shown["worker"]) == (1, "succeeded", "celery@b")
 
 
+@pytest.mark.slow
 def test_a_late_run_names_the_pause_and_the_run_ahead_that_held_it_back(
     api: TestClient, led: Led, settings: Settings, client_of: Callable[[Settings], TestClient]
 ) -> None:
@@ -129,6 +130,7 @@ def test_a_late_run_names_the_pause_and_the_run_ahead_that_held_it_back(
     assert (seen["verdict"], ahead in seen["text"]) == (why["verdict"], False)
 
 
+@pytest.mark.slow
 def test_a_run_that_waits_for_a_limit_names_it_and_its_holders(
     api: TestClient, led: Led, settings: Settings, client_of: Callable[[Settings], TestClient]
 ) -> None:
@@ -157,6 +159,7 @@ def test_a_run_that_waits_for_a_limit_names_it_and_its_holders(
     assert (seen["verdict"], ids[0] in seen["text"]) == ("waiting_for_limit", False), "another queue's run is not named"
 
 
+@pytest.mark.slow
 def test_a_recalled_run_says_so(api: TestClient, led: Led) -> None:
     run_id = api.post("/api/v1/runs", json={"task": "t", "queue": "mail"}).json()["run_id"]
     now = led.lease.now + SECOND
@@ -167,6 +170,7 @@ def test_a_recalled_run_says_so(api: TestClient, led: Led) -> None:
     assert f"taken back from queue mail at {format_instant(now + SECOND)}: queue mail is paused." in text
 
 
+@pytest.mark.slow
 def test_who_cancelled_a_run_is_told(api: TestClient, led: Led) -> None:
     run_id = api.post("/api/v1/runs", json={"task": "t", "run_at": "2999-01-01T00:00:00Z"}).json()["run_id"]
     assert api.get(f"/api/v1/runs/{run_id}/explain").json()["verdict"] == "not_yet_due"

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import structlog
 from fastapi.testclient import TestClient
 
+from scheduler_service.api.http import problems
 from scheduler_service.config.settings import Settings
 from scheduler_service.observability.logs import configure_logs
 from scheduler_service.sql.runs import SqlRunStore
@@ -59,3 +61,24 @@ def test_a_crash_is_found_in_the_log_by_it(api: TestClient, monkeypatch: pytest.
     assert answer.headers["x-request-id"] == own
     lines = [json.loads(line) for line in log.getvalue().splitlines()]
     assert [line["request_id"] for line in lines if line["event"] == "request crashed"] == [own]
+
+
+def test_the_log_of_a_crash_shows_no_value_even_where_no_log_was_configured(
+    api: TestClient, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: Any) -> None:
+        hidden = "hunter2".upper()
+        raise ZeroDivisionError(len(hidden))
+
+    monkeypatch.setattr(SqlRunStore, "get", broken)
+    before = structlog.get_config()
+    structlog.reset_defaults()
+    monkeypatch.setattr(problems, "log", structlog.get_logger())
+    try:
+        assert api.get("/api/v1/runs/x").status_code == 500
+    finally:
+        structlog.configure(**before)
+    out = capsys.readouterr().out
+    assert "request crashed" in out
+    assert "ZeroDivisionError: 7" in out
+    assert "HUNTER2" not in out

@@ -20,7 +20,7 @@ def counted(api: TestClient, query: str = "") -> dict[str, Any]:
         found: dict[str, Any] = api.get(f"/api/v1/runs/calendar?{query}").json()
         return None if found["planned_is_complete"] is None else found
 
-    return wait_until(asked, 30, "the plan") or {}
+    return wait_until(asked, what="the plan") or {}
 
 
 def test_a_day_has_what_is_planned_and_what_ended(api: TestClient, job: dict[str, Any], settings: Settings) -> None:
@@ -47,7 +47,7 @@ def test_a_day_has_what_is_planned_and_what_ended(api: TestClient, job: dict[str
 
 
 def test_hours_are_those_of_the_zone(api: TestClient) -> None:
-    found = api.get("/api/v1/runs/calendar?date=2026-03-29&days=1&unit=hour&timezone=Europe/Berlin").json()
+    found = counted(api, "date=2026-03-29&days=1&unit=hour&timezone=Europe/Berlin")
     assert (len(found["cells"]), found["planned_is_complete"]) == (23, True)
     assert (found["cells"][0]["since"], found["cells"][-1]["until"]) == ("2026-03-28T23:00:00Z", "2026-03-29T22:00:00Z")
     assert {cell["date"] for cell in found["cells"]} == {"2026-03-29"}

@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 
 from itinerary.protocol.instants import SECOND, Duration
 from itinerary.protocol.keys import Keys
+from scheduler_service.api.http.under_way import RequestsUnderWay
 from scheduler_service.bootstrap.parts import Stores
 from scheduler_service.broker.client import connect
 from scheduler_service.config.settings import Settings
@@ -90,10 +91,19 @@ def test_a_log_that_comes_after_the_end_is_waited_for(
     api: TestClient, stores: Stores, bed: StoreBed, lease: Lease, run: NewRun
 ) -> None:
     fail(bed, lease, run)
-    later = threading.Timer(0.3, keep, (stores, run))
+    app: Any = api.app
+    requests: RequestsUnderWay = app.state.context.plans.requests
+    seen: list[bool] = []
+
+    def come() -> None:
+        seen.append(requests.any)
+        keep(stores, run)
+
+    later = threading.Timer(0.3, come)
     later.start()
     assert logs(api, run, wait=5)["text"] == TEXT
     later.join()
+    assert seen == [False], "what counts in the background would wait for who only waits"
 
 
 @pytest.mark.parametrize(
@@ -141,6 +151,7 @@ def test_colours_and_other_controls_steer_no_terminal() -> None:
     assert last_lines("", 3) == ""
 
 
+@pytest.mark.slow
 def test_the_page_of_a_run_loads_its_log(api: TestClient, run: NewRun) -> None:
     page = api.get(f"/runs/{run.run_id}").text
     assert f'hx-get="/runs/{run.run_id}/logs"' in page
@@ -160,6 +171,7 @@ def test_a_kept_log_is_shown_as_text_and_never_as_markup(
         assert 'hx-get="/parts/log' not in shown
 
 
+@pytest.mark.slow
 def test_the_page_of_a_run_keeps_what_follows_an_attempt_and_begins_anew_with_the_next(
     api: TestClient, bed: StoreBed, lease: Lease
 ) -> None:

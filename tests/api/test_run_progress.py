@@ -72,7 +72,8 @@ def test_an_attempt_that_is_over_has_the_last_that_it_showed(api: TestClient, se
         ended = old_run(now, started_at=now, worker="w", attempt=2, state="failed", progress=[1000, 1000, "rows"])
         endless = old_run(now, started_at=now, worker="w", progress=[7, None, ""])
         silent = old_run(now, started_at=now, worker="w", attempt=2, state="failed")
-        for run in (ended, endless, silent):
+        short = old_run(now, started_at=now, worker="w", progress=[95, 100, "rows"])
+        for run in (ended, endless, silent, short):
             keep(database, run)
         first = {"run_id": ended["run_id"], "attempt": 1, "outcome": "lost", "pending_at": now, "finished_at": now}
         with database.write() as connection:
@@ -88,6 +89,9 @@ def test_an_attempt_that_is_over_has_the_last_that_it_showed(api: TestClient, se
     assert '<progress aria-labelledby="progress" value="100" max="100"></progress>' in page
     assert "when it ended" in page
     assert "<small>at 412 of 1,000 rows</small>" in page
+    page = api.get(f"/runs/{short['run_id']}").text
+    assert "<p>95 of 100 rows <small>when it ended" in page
+    assert "<progress" not in page, "it is completed, whatever it showed last"
     page = api.get(f"/runs/{endless['run_id']}").text
     assert "<p>7 <small>when it ended" in page
     assert "<progress" not in page

@@ -32,9 +32,19 @@ def test_a_view_is_saved_shown_changed_and_deleted(api: TestClient) -> None:
     assert api.get(f"{VIEWS}/failed%20today").status_code == 404
 
 
+def test_a_queue_has_views_of_its_own_page(api: TestClient) -> None:
+    put(api, "mails by the week", "/queues/mail?window=7d")
+    put(api, "others", "/queues/other?window=7d")
+    page = api.get("/queues/mail?window=7d").text
+    assert '<a href="/queues/mail?window=7d" aria-current="page">mails by the week</a>' in page
+    assert "others</a>" not in page
+    assert "/views?address=%2Fqueues%2Fmail%3Fwindow%3D7d" in page
+
+
 @pytest.mark.parametrize("address", [
     "https://example.com/runs", "//example.com/runs", "/\\example.com", "/runs/../../x", "/elsewhere", "runs", "",
     "/sign-out", "/runs\n?state=failed", "javascript:alert(1)", "/runs?q=" + "x" * 2100, "/jobs/a.job", "/api/v1/runs",
+    "/queues/", "/queues/a/b", "/queues/..", "/queues/mail%2f..",
 ])  # fmt: skip
 def test_an_address_that_is_no_list_of_this_dashboard_is_refused(api: TestClient, address: str) -> None:
     answer = put(api, "elsewhere", address)

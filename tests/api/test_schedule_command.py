@@ -36,7 +36,7 @@ def test_a_schedule_is_seen_previewed_evened_out_and_put_back(itinerary: Itinera
     with closing(Database(url, pool_size=1)) as database:
         cluster(database, [f"job{n}" for n in range(8)], host_now())
     with LeaderThread(url, itinerary.env["ITINERARY_REDIS_URL"]):
-        wait_until(lambda: itinerary("schedule", "distribution").returncode == 0, 20, "a leader")
+        wait_until(lambda: itinerary("schedule", "distribution").returncode == 0, what="a leader")
         seen = itinerary.done("schedule", "distribution")
         assert "8 jobs, 32 runs; score 0." in seen
         assert "consider a rebalance." in seen

@@ -89,6 +89,17 @@ def test_workers_and_queues_come_from_the_leader(api: TestClient, leader: Answer
     assert (queue["defined"], queue["paused"], queue["waiting"], queue["pending"]) == (False, False, 0, 0)
 
 
+def test_the_tasks_that_workers_know_come_from_the_leader(api: TestClient, leader: AnsweringLeader) -> None:
+    of_the_release_before = api.get("/api/v1/tasks")
+    assert (of_the_release_before.status_code, of_the_release_before.json()) == (200, {"items": [], "complete": False})
+    leader.tasks = {"tasks": ["shop.count", "shop.sum"], "complete": True}
+    assert api.get("/api/v1/tasks").json() == {"items": ["shop.count", "shop.sum"], "complete": True}
+
+
+def test_without_a_leader_nobody_says_which_tasks_are_known(api: TestClient) -> None:
+    assert api.get("/api/v1/tasks").json()["type"] == "urn:itinerary:problem:no-leader"
+
+
 def test_where_no_leader_answers_the_caller_is_told_to_come_again(api: TestClient) -> None:
     answer = api.get("/api/v1/workers")
     assert answer.status_code == 503

@@ -51,6 +51,13 @@ def test_the_database_lies_in_the_data_folder_and_the_broker_is_redis(monkeypatc
     assert settings.broker_url == "redis://h/3"
 
 
+def test_a_variable_s_letters_may_be_small_and_an_empty_one_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("itinerary_api_port", "3333")
+    monkeypatch.setenv("ITINERARY_FLOWER_PORT", "")
+    settings = load_settings()
+    assert (settings.api_port, settings.flower_port) == (3333, 5555)
+
+
 def test_the_environment_goes_before_the_file_and_the_command_line_before_both(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

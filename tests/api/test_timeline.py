@@ -1,5 +1,6 @@
 """The timeline over HTTP: lanes of runs, one by one or counted, and what a sample keeps exact."""
 
+import re
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -79,3 +80,18 @@ def test_a_time_that_is_none_is_refused_by_its_name(api: TestClient) -> None:
         answer = api.get(f"/api/v1/runs/timeline?{query}")
         assert (answer.status_code, answer.json()["errors"][0]["loc"]) == (422, ["until"])
     assert api.get("/api/v1/runs/timeline").json()["lanes"] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("from=9999-12-30T00:00:00Z&to=9999-12-31T23:59:59Z", "from"),
+        ("from=9998-12-31T00:00:00Z&to=9999-12-31T23:59:59Z", "to"),
+        ("from=0001-01-01T00:00:00Z&to=0001-01-02T00:00:00Z&tz=America/New_York", "from"),
+    ],
+)
+def test_the_page_names_the_field_of_a_time_that_it_cannot_step_from(api: TestClient, query: str, field: str) -> None:
+    page = api.get(f"/timeline?{query}", headers={"accept": "text/html"})
+    assert page.status_code == 422
+    assert re.search(rf'name="{field}"[^>]*aria-invalid="true"', page.text)
+    assert "give a time of the years 1970 to 9998" in page.text

@@ -10,9 +10,12 @@ from fastapi.testclient import TestClient
 from itinerary.client.results import Trends
 from itinerary.protocol.instants import DAY, HOUR, MINUTE, Instant, format_instant
 from scheduler_service.api.context import system_clock
+from scheduler_service.api.services.limited_samples import LimitedSamples
+from scheduler_service.bootstrap.parts import Stores
 from scheduler_service.config.settings import Settings
 from scheduler_service.core.model import Lease
 from scheduler_service.core.samples import DELAY_BOUNDS, QueueSample, Sample, Step
+from scheduler_service.core.token_limits import Limits
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.lease import SqlLeaseStore
 from scheduler_service.sql.samples import SqlSampleStore
@@ -88,6 +91,7 @@ def test_a_window_that_cannot_be_drawn_is_refused_by_the_name_of_its_field(
     assert [error["loc"][-1] for error in refused.json()["errors"] or ()] == [field]
 
 
+@pytest.mark.slow
 def test_the_marks_are_leaders_versions_freezes_and_pauses_of_queues(api: TestClient, kept: Kept) -> None:
     kept.sample(3, worker_versions=("1.0",))
     kept.sample(2, version="1.1", worker_versions=("1.0", "1.1"))
@@ -113,6 +117,14 @@ def test_a_limited_token_sees_the_trends_of_its_queues_alone(
     others = limited.get("/api/v1/stats/trends", params={"queue": "mails"}, headers=bearer("one"))
     assert others.json()["points"][0]["started"] == 0
     assert limited.get("/api/v1/stats/trends", headers=bearer("two")).status_code == 403
+
+
+def test_a_limited_token_reads_its_own_queue_alone(stores: Stores, kept: Kept) -> None:
+    kept.sample(5)
+    own = LimitedSamples(stores.samples, Limits(queues=("bills",)))
+    for queue, figures in ((None, BILLS), ("bills", BILLS), ("mails", QueueSample())):
+        (found,) = own.read_queue(Step.MINUTE, kept.now - HOUR, kept.now, queue)
+        assert (found.at, found.figures) == (kept.now - 5 * MINUTE, figures), queue
 
 
 def test_the_client_has_a_name_for_each_field(api: TestClient, kept: Kept) -> None:

@@ -7,10 +7,11 @@ from typing import Final
 import numpy as np
 
 from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, parse_instant
-from scheduler_service.core.balancing.slot_balancer import BucketMap, slot_key
+from scheduler_service.core.balancing.slot_balancer import slot_key
 from scheduler_service.core.balancing.slot_counts import HORIZON_SLOTS, SLOT, SLOTS_A_DAY, Ints, Share, counts_of_all
 from scheduler_service.core.model import Job
 from scheduler_service.core.schedules.schedule import IntervalSchedule
+from tests.support.balanced import held, map_of
 
 NOW: Final = parse_instant("2026-11-30T10:07:11Z")
 BASE: Final = slot_key(NOW)
@@ -56,10 +57,10 @@ def by_first_occurrence(everys: Sequence[Duration], seed: int) -> list[Instant]:
 
 def by_us(everys: Sequence[Duration], seed: int) -> list[Instant]:
     """Placed one after the other, as the leader does."""
-    slots, found = BucketMap(BASE), []
+    slots, found = map_of(BASE), []
     for number, every in enumerate(everys):
         place = slots.least_loaded(f"job{number}", every, NOW + 30 * SECOND)
-        slots.add(job(number, every, place.at))
+        slots.add(*held(job(number, every, place.at)))
         found.append(place.at)
     return found
 

@@ -10,7 +10,6 @@ from itinerary.protocol.instants import DAY, HOUR, MINUTE, Duration
 from scheduler_service.core.balancing.balancer import Balancer
 from scheduler_service.core.balancing.distribution import score_of
 from scheduler_service.core.balancing.placements import FollowJobs, PlanRebalance, RebalanceAsked, RebalancePlanned
-from scheduler_service.core.balancing.slot_balancer import BucketMap
 from tests.benchmarks.balance_work import (
     BASE,
     NOW,
@@ -25,6 +24,7 @@ from tests.benchmarks.balance_work import (
 )
 from tests.benchmarks.figures import Asked, Figure
 from tests.benchmarks.time_work import best, looped
+from tests.support.balanced import held, map_of
 
 MS, US = 1e3, 1e6
 ASKED = RebalanceAsked("rebalance", "reply", "plan", False, "bench", "admin")
@@ -43,11 +43,11 @@ def figures(asked: Asked) -> Iterator[Figure]:
 def _placement(number: int) -> Iterator[Figure]:
     everys = drawn(number)
     jobs = [job(n, every, at) for n, (every, at) in enumerate(zip(everys, by_us(everys, 1), strict=True))]
-    slots = BucketMap(BASE, jobs)
+    slots = map_of(BASE, jobs)
     for name, every in (("1 h", HOUR), ("25 min", 25 * MINUTE), ("6 h", 6 * HOUR), ("7 d", 7 * DAY)):
         seconds = looped(lambda every=every: slots.least_loaded("new", every, NOW), 300)  # type: ignore[misc]
         yield Figure(f"a place for a job of {name} among {number:,}", seconds * MS, "ms", 0.1)
-    yield Figure(f"the map of {number:,} jobs, made anew", best(lambda: BucketMap(BASE, jobs), 5) * MS, "ms")
+    yield Figure(f"the map of {number:,} jobs, made anew", best(lambda: map_of(BASE, jobs), 5) * MS, "ms")
 
 
 def _evenness(name: str, everys: list[Duration]) -> Iterator[Figure]:
@@ -69,7 +69,7 @@ def _evenness(name: str, everys: list[Duration]) -> Iterator[Figure]:
 
 def _rebalance(number: int) -> Iterator[Figure]:
     told = Balancer()
-    told.carry_out(FollowJobs(tuple(crowded(usual(number))), NOW, NOW))
+    told.carry_out(FollowJobs(held(*crowded(usual(number))), NOW, NOW))
     order = PlanRebalance(ASKED, NOW, NOW, frozenset())
     seconds = best(lambda: told.carry_out(order), 3)
     planned = told.carry_out(order)

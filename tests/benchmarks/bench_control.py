@@ -1,5 +1,7 @@
 """Limits of concurrency and rate on real parts that are killed, measured by the tasks' own files; a flood; the cost.
 
+The cost is told twice: of a run with a limit, and of runs without beside limits, queues and freezes of others.
+
 Times without a leader are left out where a share of what the limits allow is given: nobody gives slots away then.
 """
 
@@ -7,6 +9,7 @@ import random
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from typing import Final
 
@@ -16,6 +19,7 @@ from tests.benchmarks.control_trials import (
     KILL_EVERY,
     await_starts,
     covered,
+    define_for_others,
     enqueue,
     lost_attempts,
     most_at_once,
@@ -27,6 +31,7 @@ from tests.benchmarks.control_trials import (
     without_leader,
 )
 from tests.benchmarks.figures import Asked, Figure
+from tests.benchmarks.lives import PARTS, flowing, watch
 from tests.support.processes import wait_until
 
 KEYS: Final = 20
@@ -36,6 +41,8 @@ TASK_SECONDS: Final = 1.0
 RATE: Final = (90, 10)
 FLOOD: Final = 1_000_000
 ROUNDS: Final = 2
+PAIRS: Final = 5
+FLOW: Final = 300
 _OTHERS_START: Final = "SELECT extract(epoch FROM started_at) FROM runs WHERE run_id = 'adhoc_tenant-other-1'"
 
 
@@ -46,6 +53,7 @@ def figures(asked: Asked) -> Iterator[Figure]:
         yield from rate(asked, bed, 3 if asked.quick else 9)
         yield from flood(asked, bed, 20_000 if asked.quick else FLOOD)
         yield from cost(asked, bed, 1_000 if asked.quick else 20_000)
+        yield from unused(asked, bed, 5 if asked.quick else 20)
 
 
 def concurrency(asked: Asked, bed: Bed, seconds: float) -> Iterator[Figure]:
@@ -142,3 +150,25 @@ def _leader_cpu(bed: Bed, number: int, *, limited: bool) -> float:
             enqueue(scene, number // KEYS, LimitUse("tenant", f"k{key}") if limited else None, 0, TASK, part=key)
         wait_until(lambda: scene.value(done) == number, 300, lambda: scene.said, 0.2)
         return (usage(leader.pid).cpu - before) / number * 1e6
+
+
+def unused(asked: Asked, bed: Bed, seconds: float) -> Iterator[Figure]:
+    """CPU of lives without limits where others use limits, fair queues and freezes, beside those where nothing is.
+
+    Both flow at the same time, so that whatever else the machine does bears on both.
+    """
+    spent: dict[str, list[tuple[float, float]]] = {part: [] for part in PARTS[:3]}
+    with Bed() as beside:
+        for turn in range(1 if asked.quick else PAIRS):
+            with flowing(bed, FLOW) as first, flowing(beside, FLOW) as second, ThreadPoolExecutor(2) as pool:
+                others, alone = (first, second) if turn % 2 else (second, first)
+                define_for_others(others[0])
+                passed(2 if asked.quick else 10)
+                pair = pool.map(lambda side: watch(*side, FLOW, seconds), (others, alone))
+                with_others, without = ({p: 1e6 * one.cpu[p] / max(1, one.ended) for p in spent} for one in pair)
+            for part, found in spent.items():
+                found.append((with_others[part], without[part]))
+            asked.say("  " + ", ".join(f"{p} {with_others[p] / without[p]:.3f}" for p in spent))
+    for part, found in spent.items():
+        yield Figure(f"CPU of {part} a life beside others' limits", median(one for one, _ in found), "us",
+                     peer="nothing defined", peer_value=median(two for _, two in found))  # fmt: skip

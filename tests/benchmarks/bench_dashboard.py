@@ -23,6 +23,7 @@ from scheduler_service.api.context import ApiContext, system_clock
 from scheduler_service.api.services.leader_line import LeaderLine
 from scheduler_service.bootstrap.parts import open_stores
 from scheduler_service.config.settings import Settings
+from scheduler_service.runtime.collector import collect_rarely, keep_loaded
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.migrations import upgrade
 from scheduler_service.sql.paging import write_cursor
@@ -97,7 +98,9 @@ def figures(asked: Asked) -> Iterator[Figure]:
             with open_stores(settings) as stores, AnsweringLeader(redis.url):
                 stores.leases.acquire(0, "bench", HOUR)
                 context = ApiContext(settings, stores, LeaderLine(stores.inbox, system_clock), system_clock)
+                collect_rarely()
                 with TestClient(build_app(context), base_url="http://127.0.0.1") as client:
+                    keep_loaded()  # as the API's process does
                     run_ids = _some_runs(database, 50 * rounds)
                     for name, addresses, limit in _asked(run_ids, rounds):
                         yield from _figures(name, client, addresses, None if asked.quick else limit)

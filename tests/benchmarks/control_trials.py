@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from itinerary.protocol.limits import LimitUse, lane_of, limits_text
-from tests.benchmarks.bed import Bed, Scene
+from tests.benchmarks.bed import QUEUE, Bed, Scene
 from tests.support.processes import Child, free_port, wait_until
 
 KILL_EVERY: Final = 10.0
@@ -23,13 +23,20 @@ _PUT_LIMIT: Final = """
 INSERT INTO limits (name, concurrency, rate_count, rate_per, per_key, overrides, description, created_at, updated_at)
 VALUES (%(name)s, %(concurrency)s, %(count)s, %(per)s, %(per_key)s, '{}', '', now(), now())
 """
+_OTHERS: Final = (
+    "INSERT INTO queues (queue, description, concurrency, fair)"
+    " SELECT 'fair' || n, '', 20, true FROM generate_series(1, 5) AS n",
+    """INSERT INTO freezes (scope, during, starts_at, reason, created_at, created_by) VALUES
+       ('{"queues": ["frozen"]}', 'hold', now(), 'a deploy', now(), 'bench'),
+       ('{"tags": ["heavy"]}', 'hold', now(), 'a deploy', now(), 'bench')""",
+)
 _NEW_VERSION: Final = """
 INSERT INTO control (shard, version) VALUES (0, 1) ON CONFLICT (shard) DO UPDATE SET version = control.version + 1
 """
 _ENQUEUE: Final = """
 INSERT INTO runs (run_id, kind, task, args, kwargs, queue, priority, scheduled_at, due_at, created_at, retry, limits,
                   lane)
-SELECT %(prefix)s || n, 'adhoc', %(task)s, '[]', CAST(%(kwargs)s AS json), 'default', 5, now(), now(), now(), %(retry)s,
+SELECT %(prefix)s || n, 'adhoc', %(task)s, '[]', CAST(%(kwargs)s AS json), %(queue)s, 5, now(), now(), now(), %(retry)s,
        %(limits)s, %(lane)s
 FROM generate_series(1, %(number)s) AS n
 """
@@ -65,15 +72,29 @@ def put_limit(scene: Scene, name: str, concurrency: int | None = None, rate: tup
         scene.sql.execute(_NEW_VERSION)
 
 
-def enqueue(scene: Scene, number: int, use: LimitUse | None, seconds: float, task: str = _TASK, part: int = 0) -> None:
+def enqueue(
+    scene: Scene, number: int, use: LimitUse | None, seconds: float, task: str = _TASK, part: int = 0,
+    queue: str = QUEUE,
+) -> None:  # fmt: skip
     """Runs that are due at once, as a million at a time can be made."""
     uses = () if use is None else (use,)
     values = {
         "prefix": f"adhoc_{use.name}-{use.key or ''}-" if use else f"adhoc_free-{part}-", "task": task, "retry": _RETRY,
-        "number": number, "kwargs": json.dumps({"seconds": seconds} if seconds else {}),
+        "number": number, "queue": queue, "kwargs": json.dumps({"seconds": seconds} if seconds else {}),
         "limits": limits_text(uses), "lane": lane_of(uses),
     }  # fmt: skip
     scene.sql.execute(_ENQUEUE, values)
+
+
+def define_for_others(scene: Scene) -> None:
+    """20 limits, fair queues with bounds, freezes; and runs of each limit that wait in those queues."""
+    with scene.sql.transaction():
+        for statement in _OTHERS:
+            scene.sql.execute(statement)
+    for number in range(20):
+        put_limit(scene, f"other{number}", 5, (90, 10) if number % 2 else None)
+        use = LimitUse(f"other{number}", None if number % 2 else "k")
+        enqueue(scene, 10, use, 0, queue=f"fair{1 + number % 5}" if number % 4 else "frozen")
 
 
 class Parts:

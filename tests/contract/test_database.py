@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import select, text
 
 from itinerary.protocol.errors import BadValue, RowRefused, StoreUnavailable
-from itinerary.protocol.instants import MILLISECOND, SECOND
+from itinerary.protocol.instants import HOUR, MILLISECOND, SECOND
 from scheduler_service.core.leader.commands import Apply, CreateRuns
 from scheduler_service.sql import postgres
 from scheduler_service.sql.database import Bounds, Database, WriterQueue, host_now
@@ -83,12 +83,13 @@ def test_other_databases_are_refused_without_showing_a_password(given: str) -> N
 
 def test_the_databases_clock_is_close_to_this_hosts_and_moves_on(sql_stores: StoreBed) -> None:
     assert sql_stores.database is not None
+    began = host_now()
     with sql_stores.database.write() as connection:
         first, later, second = (
-            connection.execute(select(sql_stores.database.now(plus))).scalar_one() for plus in (0, SECOND, 0)
+            connection.execute(select(sql_stores.database.now(plus))).scalar_one() for plus in (0, HOUR, 0)
         )
-    assert abs(first - host_now()) < 5 * SECOND
-    assert first < second < later < second + SECOND
+    assert began - SECOND < first < host_now() + SECOND
+    assert first < second < later < second + HOUR
 
 
 def test_a_database_that_is_not_there_is_unavailable() -> None:
@@ -160,9 +161,9 @@ def test_writers_of_one_process_take_turns_in_the_order_they_came() -> None:
     with queue.turn(5 * SECOND):
         for before, thread in enumerate(threads):
             thread.start()
-            wait_until(partial(_queued, queue, before + 1), 20, "the writer to queue up")
+            wait_until(partial(_queued, queue, before + 1), what="the writer to queue up")
     for thread in threads:
-        thread.join(5)
+        thread.join(60)
     assert order == list(range(8))
 
 
@@ -174,7 +175,7 @@ def test_a_writer_whose_turn_does_not_come_gives_up_and_lets_the_others_pass() -
     queue = WriterQueue()
     with queue.turn(0), ThreadPoolExecutor(1) as pool:
         with pytest.raises(StoreUnavailable):
-            pool.submit(_take_a_turn, queue).result(5)
+            pool.submit(_take_a_turn, queue).result(60)
         assert queue.waiting == 0
     _take_a_turn(queue)
 
@@ -189,9 +190,9 @@ def test_a_lease_renewal_shares_the_writers_queue_of_its_process(sqlite_url: str
         beside = database.beside()
         with database.write():
             waiting = pool.submit(touch, beside)
-            wait_until(partial(_queued, database.queue, 1), 20, "the second writer to queue up")
+            wait_until(partial(_queued, database.queue, 1), what="the second writer to queue up")
             assert not waiting.done()
-        waiting.result(5)
+        waiting.result(60)
 
 
 @pytest.mark.postgres
@@ -221,11 +222,11 @@ def test_whoever_goes_first_writes_before_the_writers_of_other_processes_that_ca
             wrote.clear()
             with holder.write():
                 first = pool.submit(write, "leader", leader)
-                wait_until(gate_is_closed, 10)
+                wait_until(gate_is_closed)
                 second = pool.submit(write, "other", other)
-                wait_until(lambda: other.queue._waiting, 10)  # its turn in its own process
-            first.result(20)
-            second.result(20)
+                wait_until(lambda: other.queue._waiting)  # its turn in its own process
+            first.result(60)
+            second.result(60)
             assert wrote == ["leader", "other"]
         assert not gate_is_closed()
 
@@ -256,7 +257,7 @@ def lose_connection(database: Database) -> None:
     with opened(database.url) as another, another.read() as connection:
         connection.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
         left = text("SELECT count(*) FROM pg_stat_activity WHERE pid = :pid")
-        wait_until(lambda: not connection.execute(left, {"pid": pid}).scalar_one(), 10, "the connection to be gone")
+        wait_until(lambda: not connection.execute(left, {"pid": pid}).scalar_one(), what="the connection to be gone")
 
 
 @pytest.mark.postgres

@@ -135,7 +135,7 @@ def test_a_deadline_that_is_over_is_refused_unless_the_run_is_there(
         soon = {**over, "run_at": began - timedelta(seconds=0.7), "start_within": "1s", "idempotency_key": "late"}
         (run_id,) = enqueue_many_in(mine, [soon])
         mine.commit()
-        wait_until(lambda: datetime.now(UTC) > began + timedelta(seconds=0.3), 5, lambda: "the clock stands")
+        wait_until(lambda: datetime.now(UTC) > began + timedelta(seconds=0.3), what=lambda: "the clock stands")
         assert enqueue_many_in(mine, [{"task": "b"}, soon])[1] == run_id
         mine.commit()
     assert tasks(postgres_stores) == ["b", "t"]
@@ -162,10 +162,10 @@ def test_a_key_that_another_transaction_commits_meanwhile_counts(
         ids = enqueue_many_in(other, theirs[:1])
         thread = threading.Thread(target=enqueue_backwards)
         thread.start()
-        wait_until(lambda: watching.execute(waiting).fetchone() == (1,), 10, lambda: "it does not wait")
+        wait_until(lambda: watching.execute(waiting).fetchone() == (1,), what=lambda: "it does not wait")
         ids += enqueue_many_in(other, theirs[1:])
         other.commit()
-        thread.join(10)
+        thread.join(60)
         mine.rollback()
     if is_same:
         assert found[:2] == ids[::-1]

@@ -1,7 +1,6 @@
 """The Inbox port: what every implementation keeps."""
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 import redis
 
 from itinerary.protocol.errors import BrokerUnavailable
-from itinerary.protocol.instants import SECOND
+from itinerary.protocol.instants import HOUR, SECOND
 from itinerary.protocol.keys import Keys
 from itinerary.protocol.wire import entry
 from scheduler_service.broker.client import connect
@@ -85,11 +84,9 @@ def test_a_waiting_read_returns_when_the_wait_is_over(inbox: Inbox) -> None:
 def test_a_waiting_read_wakes_for_an_entry(inbox: Inbox) -> None:
     sender = threading.Timer(0.1, enqueue, (inbox, "late"))
     sender.start()
-    before = time.monotonic()
-    batch = inbox.read(START, 10, 5 * SECOND)
+    batch = inbox.read(START, 10, HOUR)
     sender.join()
     assert names(batch.entries) == ["late"]
-    assert time.monotonic() - before < 4
 
 
 def test_trimming_drops_what_is_committed_and_nothing_else(inbox: Inbox) -> None:

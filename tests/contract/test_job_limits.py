@@ -50,10 +50,10 @@ def test_a_limit_that_a_job_is_being_saved_with_is_not_deleted(postgres_stores: 
     with ThreadPoolExecutor(1) as pool, database.write() as connection:
         assert hold_limits(connection, ["api"])
         deleting = pool.submit(take_alone)
-        wait_until(lambda: _waits(postgres_stores), 20, "the delete to wait for the job")
+        wait_until(lambda: _waits(postgres_stores), what="the delete to wait for the job")
         LIMITS_NAMED.write(connection, {"nightly": ["api"]})
         connection.commit()
-        assert deleting.result(20) == ["nightly"]
+        assert deleting.result(60) == ["nightly"]
 
 
 def _waits(bed: StoreBed) -> bool:

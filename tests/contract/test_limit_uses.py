@@ -1,13 +1,11 @@
 """Limits that jobs and runs name are judged in the transaction that saves them, on every store."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, event, select
+from sqlalchemy import delete, select
 
 from itinerary.protocol.errors import BadValues
 from itinerary.protocol.identity import adhoc_run_id
@@ -18,6 +16,7 @@ from scheduler_service.core.model import Job, NewRun
 from scheduler_service.sql.control_tables import job_limits, limits
 from scheduler_service.sql.job_sets import SqlJobSets
 from tests.support.limits import define
+from tests.support.statements import noted
 from tests.support.store_bed import StoreBed, a_job, one_off
 
 ACME = LimitUse("tenant", "acme")
@@ -136,32 +135,17 @@ def test_limits_cost_one_read_a_batch_and_runs_and_jobs_without_them_none(sqlite
     define(bed.limits)
 
     def cost(saved: Any) -> int:
-        with counting(bed) as statements:
+        with noted(bed.by_role["api"].engine) as statements:
             saved()
         return len([text for text in statements if re.search(r"\b(FROM|INTO) (job_)?limits\b", text)])
 
     plain, limited = [one_off(0) for _ in range(50)], [using(ACME, LimitUse("api")) for _ in range(50)]
     assert [cost(lambda: bed.runs.enqueue(plain)), cost(lambda: bed.runs.enqueue(limited))] == [0, 1]
-    with counting(bed) as without:
+    with noted(bed.by_role["api"].engine) as without:
         bed.runs.enqueue([one_off(0)])
-    with counting(bed) as with_limits:
+    with noted(bed.by_role["api"].engine) as with_limits:
         bed.runs.enqueue([using(ACME)])
     assert len(with_limits) == len(without) + 1
     assert cost(lambda: bed.jobs.create(a_job("plain"))) == 0
     assert cost(lambda: bed.jobs.create(a_job(limits=["api"]))) == 3
     assert cost(lambda: bed.jobs.replace(a_job(limits=["api"], title="new"), None)) == 0
-
-
-@contextmanager
-def counting(bed: StoreBed) -> Iterator[list[str]]:
-    statements: list[str] = []
-
-    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        statements.append(statement)
-
-    engine = bed.by_role["api"].engine
-    event.listen(engine, "before_cursor_execute", note)
-    try:
-        yield statements
-    finally:
-        event.remove(engine, "before_cursor_execute", note)

@@ -31,9 +31,10 @@ from sqlalchemy.dialects.postgresql import JSON
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import MINUTE
 from scheduler_service.sql.database import Database
-from scheduler_service.sql.migrations import MIGRATION_BOUNDS, alembic_config, check_schema, migrate_to
+from scheduler_service.sql.migrations import MIGRATION_BOUNDS, alembic_config, migrate_to
 from scheduler_service.sql.notice_tables import metadata
 from scheduler_service.sql.postgres import Bounds
+from scheduler_service.sql.schema_version import check_schema
 from scheduler_service.sql.tables import runs
 from tests.support.old_runs import keep, old_run
 from tests.support.processes import wait_until
@@ -215,10 +216,10 @@ def test_indexes_are_made_while_another_writes_runs(empty_postgres_url: str) -> 
             open_one.execute(insert(runs), old_run(1))
             migrating = pool.submit(migrate_to, empty_postgres_url, VERSIONS[-1])
             making = "CREATE INDEX CONCURRENTLY"
-            wait_until(lambda: _waits(database, making), 20, "the migration to wait for the open transaction")
+            wait_until(lambda: _waits(database, making), what="the migration to wait for the open transaction")
             keep(database, old_run(2))
             assert not migrating.done()
-        migrating.result(20)
+        migrating.result(60)
         check_schema(database)
 
 
@@ -234,11 +235,11 @@ def test_a_version_that_waits_for_a_table_in_use_holds_up_no_writer(empty_postgr
         with backup.session() as reading:
             reading.execute(text("LOCK TABLE runs IN ACCESS SHARE MODE"))
             migrating = pool.submit(migrate_to, empty_postgres_url, "0009", said.append)
-            wait_until(lambda: _waits(database, "ALTER TABLE runs"), 20, "the version to wait for the table")
+            wait_until(lambda: _waits(database, "ALTER TABLE runs"), what="the version to wait for the table")
             add(database, {"runs": old_runs}, {"runs": row_for(old_runs, 1)})  # refused after two seconds of waiting
             assert not migrating.done()
-            assert "ALTER TABLE runs ADD COLUMN traceparent" in wait_until(lambda: said, 20, "it to step back")[0]
-        migrating.result(20)
+            assert "ALTER TABLE runs ADD COLUMN traceparent" in wait_until(lambda: said, what="it to step back")[0]
+        migrating.result(60)
         assert said[1:] == ["migrated to version 0009", "database brought from version 0008 to 0009, 1 step"]
 
 

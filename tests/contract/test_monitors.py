@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from itinerary.protocol.errors import NotFound
-from itinerary.protocol.instants import HOUR, SECOND
+from itinerary.protocol.errors import BadValues, Conflict, NotFound
+from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND
 from scheduler_service.core.audit import AuditedChange
+from scheduler_service.core.calendars.model import Compiled, NamedDays
+from scheduler_service.core.calendars.stored import CalendarContent
 from scheduler_service.core.contract.monitor_json import read_monitor
 from scheduler_service.core.monitors.model import MonitorContent, MonitorState, PingOutcome
 from scheduler_service.core.notifications.topics import TOPICS
@@ -224,3 +226,54 @@ def test_they_are_listed_by_id_page_by_page(bed: StoreBed, store: SqlMonitorStor
     last = store.list(2, first.next_cursor)
     assert [one.monitor_id for one in (*first.items, *last.items)] == ["a", "b", "c"]
     assert last.next_cursor is None
+
+
+def closed_around_today(bed: StoreBed, *, days: int = 1) -> None:
+    """A calendar of yesterday to the day after tomorrow, or of no day; it may be nearly midnight."""
+    assert bed.database is not None
+    with bed.database.read() as connection:
+        today = bed.database.read_clock(connection) // DAY
+    compiled = Compiled("UTC", days=(NamedDays(today - 1, today + 2),) if days else ())
+    content = CalendarContent({"timezone": "UTC", "rules": [], "days": days}, compiled)
+    bed.calendars.edit("plant", lambda _: content, by=BY)
+
+
+def test_calendars_say_when_a_ping_is_expected_and_an_edit_before_the_alarm_counts(
+    bed: StoreBed, store: SqlMonitorStore
+) -> None:
+    named = content(calendars={"exclude": ["plant"]})
+    with pytest.raises(BadValues, match="no calendar has this id"):
+        store.put("backup", named, "secret", by=BY)
+    closed_around_today(bed, days=0)
+    new, _ = store.put("backup", named, "secret", by=BY)
+    assert new.expected_at == new.created_at + HOUR
+    overdue(bed)
+    assert judge(bed) == 1
+    closed_around_today(bed)
+    back = store.ping("backup", "secret", SUCCESS, None)
+    assert back is not None
+    assert back.expected_at is not None
+    assert back.expected_at > back.updated_at + DAY
+    overdue(bed)
+    assert bed.database is not None
+    with bed.database.write() as connection:  # as if it had been expected before the edit
+        soon = bed.database.read_clock(connection) + 10 * MINUTE
+        connection.execute(update(monitors).values(expected_at=soon))
+    assert judge(bed) == 0
+    kept = store.get("backup")
+    assert (kept.state, kept.expected_at is not None and kept.expected_at > soon + DAY) == (MonitorState.UP, True)
+
+
+def test_a_calendar_that_a_monitor_names_stays_and_keeps_its_days(bed: StoreBed, store: SqlMonitorStore) -> None:
+    closed_around_today(bed)
+    nightly = {"schedule": {"kind": "cron", "expr": "0 2 * * *"}}
+    store.put("plain", content(), "secret", by=BY)
+    moving = {"exclude": ["plant"], "when_excluded": "next_day"}
+    store.put("backup", read_monitor("backup", {**nightly, "calendars": moving}, 0), "secret", by=BY)
+    with pytest.raises(Conflict, match="named by monitor backup, so it cannot be deleted"):
+        bed.calendars.delete("plant", by=BY)
+    berlin = CalendarContent({"timezone": "Europe/Berlin", "rules": []}, Compiled("Europe/Berlin"))
+    with pytest.raises(Conflict, match="monitor backup, so its timezone cannot change"):
+        bed.calendars.edit("plant", lambda _: berlin, by=BY)
+    store.put("backup", read_monitor("backup", nightly, 0), "secret", by=BY)
+    bed.calendars.delete("plant", by=BY)

@@ -449,6 +449,18 @@ def test_jobs_are_looked_through_by_pages_and_only_those_that_could_end_are_pars
     assert lease.term == 1
 
 
+def test_a_pause_holds_nothing_back_once_its_time_has_passed(bed: StoreBed) -> None:
+    lease = bed.lead()
+    assert bed.database is not None
+    conditions = SqlConditions(bed.database)
+    job = bed.planned_job(lease, schedule={"kind": "once", "at": "2020-01-01T00:00:00Z"})
+    (waits,) = bed.make(lease, occurrence(job, lease.now - HOUR))
+    for until, late in ((lease.now + DAY, False), (lease.now - SECOND, True)):
+        bed.jobs.set_paused(job.job_id, True, "an incident", until)
+        assert [one.run.run_id for one in conditions.waiting(lease.now, 10, None)[0]] == [waits.run_id] * late
+        assert [(one.job_id, one.paused) for one in conditions.jobs(None, 9).jobs] == [(job.job_id, False)] * late
+
+
 def test_a_notice_is_gone_with_its_fact_where_the_lease_is_over(bed: StoreBed) -> None:
     lease: Lease = bed.lead()
     (run,) = bed.dispatched(lease, one_off(lease.now))

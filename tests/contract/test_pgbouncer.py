@@ -17,8 +17,9 @@ from itinerary.protocol.errors import StoreUnavailable
 from itinerary.protocol.instants import MILLISECOND, SECOND
 from scheduler_service.ports.stores import RunFilter
 from scheduler_service.sql.database import Bounds, Database
-from scheduler_service.sql.migrations import check_schema, upgrade
+from scheduler_service.sql.migrations import upgrade
 from scheduler_service.sql.postgres import is_direct
+from scheduler_service.sql.schema_version import check_schema
 from scheduler_service.sql.wakeups import PgWakeups
 from tests.support.app_connections import plain
 from tests.support.pgbouncer import ABSENT, PgBouncer, find_pgbouncer
@@ -154,7 +155,7 @@ def test_asyncpg_enqueues_through_it_without_its_cache(transactions: PgBouncer) 
 
 def test_news_are_asked_for_where_they_cannot_be_heard(pooler: PgBouncer, emptied_postgres_url: str) -> None:
     with closing(PgWakeups(pooler.url)) as through:
-        wait_until(lambda: through.wait(SECOND // 10) == {"runs", "jobs"}, 10, "what is asked for each second")
+        wait_until(lambda: through.wait(SECOND // 10) == {"runs", "jobs"}, what="what is asked for each second")
         assert through.wait(0) == frozenset(), "and not more often"
         listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
         assert on_server(emptied_postgres_url, listening) == 0

@@ -1,5 +1,7 @@
 """The schema: what the migrations make is what the tables say, on both databases."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -8,15 +10,17 @@ from contextlib import closing
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
 from itinerary.protocol.errors import RowRefused, StoreUnavailable
 from scheduler_service.core.model import RunKind
 from scheduler_service.core.run_state import RunState
 from scheduler_service.sql.database import Database
-from scheduler_service.sql.migrations import check_schema, upgrade
+from scheduler_service.sql.migrations import alembic_config, upgrade
 from scheduler_service.sql.notice_tables import metadata
-from tests.support.processes import REPOSITORY
+from scheduler_service.sql.schema_version import check_schema, known_versions
+from tests.support.processes import REPOSITORY, project_env
 
 
 @pytest.fixture
@@ -101,7 +105,7 @@ def test_several_who_migrate_at_once_all_find_it_done(empty: Database, empty_dat
     lines: list[str] = []
 
     def migrate(_: int) -> None:
-        together.wait(10)
+        together.wait(60)
         upgrade(empty_database_url, lines.append)
 
     with ThreadPoolExecutor(4) as pool:
@@ -124,6 +128,15 @@ def test_a_schema_that_is_missing_or_of_a_newer_program_is_not_led_on(empty: Dat
         check_schema(empty)
     with pytest.raises(StoreUnavailable, match="newer program"):
         upgrade(empty_database_url)
+
+
+@pytest.mark.slow
+def test_the_versions_read_as_text_are_those_that_alembic_runs() -> None:
+    walked = ScriptDirectory.from_config(alembic_config()).walk_revisions()
+    assert known_versions() == [script.revision for script in walked][::-1]
+    script = "import scheduler_service.bootstrap.parts, sys; print('alembic' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=project_env())
+    assert done.stdout.strip() == "False", "a leader that starts waits for each import"
 
 
 def test_the_tests_databases_are_current(database_url: str) -> None:

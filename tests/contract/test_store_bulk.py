@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import event, update
+from sqlalchemy import update
 
 from itinerary.protocol.errors import Conflict, NotFound, StoreUnavailable
 from itinerary.protocol.instants import DAY, SECOND
@@ -24,6 +24,7 @@ from scheduler_service.sql.audit import SqlAuditLog
 from scheduler_service.sql.bulk import SqlBulkStore
 from scheduler_service.sql.bulk_tables import bulk_operations
 from tests.contract.test_store_lost_reply import lost_reply
+from tests.support.statements import noted
 from tests.support.store_bed import StoreBed, a_job, one_off, release
 
 OLGA = Caller("olga", "operator")
@@ -119,15 +120,8 @@ def test_waiting_runs_are_walked_by_time_in_bounded_pages(
     sql_stores.runs.enqueue([one_off(AT + n, queue="mail") for n in range(9)])
     failed_runs(sql_stores, lease, 9, queue="mail")
     (flying,) = sql_stores.dispatched(lease, one_off(lease.now - DAY, queue="mail"))
-    statements: list[str] = []
-
-    def note(*args: Any) -> None:
-        statements.append(args[2])
-
-    engine = sql_stores.by_role["api"].engine
-    event.listen(engine, "before_cursor_execute", note)
-    done = carried_out(bulk, began(bulk, runs_order(queue="mail")))
-    event.remove(engine, "before_cursor_execute", note)
+    with noted(sql_stores.by_role["api"].engine) as statements:
+        done = carried_out(bulk, began(bulk, runs_order(queue="mail")))
     assert done.progress.counts == {"cancelled": 9, "cancel_requested": 1}
     assert sql_stores.runs.get(flying.run_id).cancel_requested_at is not None
     walks = [sql for sql in statements if "scanned" in sql]

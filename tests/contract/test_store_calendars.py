@@ -9,6 +9,7 @@ from itinerary.protocol.instants import DAY, SECOND
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.calendars.model import Compiled, NamedDays, NamedSpan
 from scheduler_service.core.calendars.stored import CalendarContent, StoredCalendar
+from scheduler_service.core.compact_history import CompactHistory
 from scheduler_service.core.contract.job_json import definition_of
 from scheduler_service.core.contract.job_plan import JobSet
 from scheduler_service.core.contract.pruning import Past
@@ -193,6 +194,17 @@ def test_jobs_that_name_a_calendar_are_read_page_by_page(bed: StoreBed) -> None:
     last, following = bed.leader.calendar_jobs("de", "a", lease.now, 2)
     assert ([one.job_id for one in last], following) == (["c"], None)
     assert bed.leader.calendar_jobs("none", "", lease.now, 2) == ([], None)
+
+
+def test_a_page_of_a_calendars_jobs_judges_no_definition_of_the_pages_before_it_again(sql_stores: StoreBed) -> None:
+    lease = sql_stores.lead()
+    put(sql_stores, "de", XMAS)
+    for job_id in ("a", "b", "c"):
+        sql_stores.planned_job(lease, job_id)
+    name_in_jobs(sql_stores, "de", "a", "b", "c")
+    for _ in range(2):
+        pages = [sql_stores.leader.calendar_jobs("de", after, lease.now, 1)[0] for after in ("", "a", "b", "c")]
+        assert [isinstance(one, CompactHistory) for page in pages for one in page] == [False, True, True]
 
 
 def test_a_job_is_saved_with_calendars_that_are_there_and_fit(bed: StoreBed) -> None:

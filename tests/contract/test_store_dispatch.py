@@ -171,7 +171,7 @@ def test_concurrent_movers_release_every_run_exactly_once(bed: StoreBed, movers:
     together = threading.Barrier(movers)
 
     def dispatch_all(number: int) -> list[str]:
-        together.wait(10)
+        together.wait(60)
         dispatched: list[str] = []
         for start in range(0, len(runs), 50):
             asked = [release(run, seq=number) for run in runs[start : start + 50]]

@@ -137,7 +137,7 @@ def test_two_applies_at_once_leave_one_of_them_whole(sets: JobSets, sql_stores: 
 
     def apply(title: str) -> None:
         other = SqlJobSets(sql_stores.beside().by_role["api"])
-        together.wait(10)
+        together.wait(60)
         other.apply(of(*(a_job(name, title=title) for name in names[title]), prune=True), None)
 
     with ThreadPoolExecutor(2) as pool:
@@ -184,9 +184,9 @@ def test_an_apply_that_a_deadlock_undid_is_done_again(postgres_stores: StoreBed)
         with ThreadPoolExecutor(1) as pool, other.write() as connection:
             connection.exec_driver_sql(lock.format("b"))
             applied = pool.submit(sets.apply, of(a_job("a", title="new"), a_job("b", title="new")), None)
-            wait_until(lambda: waiting(postgres_stores), 10, "the apply to wait")
+            wait_until(lambda: waiting(postgres_stores), what="the apply to wait")
             connection.exec_driver_sql(lock.format("a"))
-        assert len(applied.result(20).changed) == 2
+        assert len(applied.result(60).changed) == 2
     assert owned(postgres_stores, "shop") == {"a": 2, "b": 2}
 
 

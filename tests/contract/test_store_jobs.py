@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from itinerary.protocol.errors import BadValue, Conflict, NotFound, StaleVersion
-from itinerary.protocol.instants import HOUR, SECOND
+from itinerary.protocol.instants import DAY, HOUR, SECOND
+from scheduler_service.core.balancing.placements import PlaceJobs, Placement
 from scheduler_service.core.contract.job_json import definition_of
 from scheduler_service.core.leader.commands import CreateRuns
 from scheduler_service.core.model import Job
 from scheduler_service.ports.stores import JobFilter, Page
-from tests.support.store_bed import StoreBed, a_job
+from scheduler_service.sql import job_pages
+from tests.support.store_bed import StoreBed, a_job, sql_bed
 
 
 def names(page: Page[Job]) -> list[str]:
@@ -88,6 +90,19 @@ def test_replace_of_a_version_that_is_not_current_is_stale(bed: StoreBed) -> Non
         bed.jobs.replace(a_job(title="third"), 1)
     assert bed.jobs.get("job").title == "second"
     assert bed.jobs.replace(a_job(title="third"), 2)[0].version == 3
+
+
+def test_a_pause_whose_time_has_passed_is_none(bed: StoreBed) -> None:
+    bed.jobs.create(a_job())
+    bed.jobs.create(a_job("other"))
+    bed.jobs.set_paused("job", True, "short", SECOND, skips=True)
+    bed.jobs.set_paused("other", True, "long", 2_000_000_000 * SECOND)
+    found = bed.jobs.get("job")
+    assert (found.paused, found.pause_reason, found.paused_until, found.pause_skips) == (False, None, None, False)
+    assert [job.paused for job in bed.jobs.list(JobFilter(), 9, None).items] == [False, True]
+    for paused, wanted in ((True, ["other"]), (False, ["job"])):
+        assert [job.job_id for job in bed.jobs.list(JobFilter(paused=paused), 9, None).items] == wanted
+    assert bed.jobs.set_paused("job", True, "again", None).version == 3
 
 
 def test_a_pause_is_a_version_with_its_reason_and_the_same_again_is_none(bed: StoreBed) -> None:
@@ -212,6 +227,50 @@ def test_histories_hold_every_version_that_still_matters(bed: StoreBed) -> None:
     assert (history.planned_version, history.current.paused) == (3, True)
 
 
+def test_all_jobs_at_once_are_what_each_is_by_its_name(bed: StoreBed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_pages, "_AT_ONCE", 3)
+    lease = bed.lead()
+    for number in range(5):
+        bed.planned_job(lease, f"alike-{number}", tags=[f"{number}", "é"], args=[number], description=f"of {number}")
+    balanced = {"kind": "interval", "every": "1h", "balanced": True}
+    marks = [bed.planned_job(lease, "placed", schedule=balanced).effective_from]
+    place = Placement("placed", 1, None, 1_800_000_123 * SECOND)
+    assert bed.leader.place_jobs(lease, PlaceJobs((place,), lease.now)) == frozenset()
+    for name in ("edited", "paused", "until", "deleted", "waits"):
+        bed.planned_job(lease, name)
+    for changed in (
+        bed.jobs.replace(a_job("edited", title="second"), None)[0],
+        bed.jobs.set_paused("paused", True, "why", None, skips=True),
+        bed.jobs.set_paused("until", True, None, lease.now + HOUR),
+    ):
+        bed.leader.create_runs(lease, CreateRuns((), lease.now, planned=((changed.job_id, 2),)))
+        marks.append(changed.effective_from)
+    bed.jobs.delete("deleted", None)
+    bed.leader.create_runs(lease, CreateRuns((), lease.now, planned=(("deleted", 2),)))
+    bed.jobs.set_paused("waits", True, None, None)
+    bed.jobs.create(a_job("new"))
+    for since in (None, *marks, marks[-1] + HOUR, marks[-1] + 400 * DAY):
+        found = bed.leader.job_histories(since)
+        ids = [history.job_id for history in found]
+        assert ids == sorted(ids)
+        assert len(ids) == 11 + (since is None or since <= marks[-1])
+        by_name = {history.job_id: history for history in bed.leader.histories_of(ids, since)}
+        assert found == [by_name[job_id] for job_id in ids]
+
+
+@pytest.mark.postgres
+def test_large_definitions_are_not_joined_since_postgresql_joins_a_gigabyte_at_most(postgres_url: str) -> None:
+    with sql_bed(postgres_url) as stores:
+        assert stores.database is not None
+        lease = stores.lead()
+        small = stores.planned_job(lease, "small")
+        large = stores.planned_job(lease, "large", kwargs={"text": "x" * 20_000})
+        with stores.database.read() as connection:
+            (page,) = job_pages.pages(connection, lease.now)
+        assert ([*page.groups[0].job_ids], page.others, page.last) == (["small"], ["large"], "small")
+        assert [history.current for history in stores.leader.job_histories(None)] == [large, small]
+
+
 def test_a_deleted_job_is_in_its_history_and_leaves_the_whole_once_that_is_planned_and_past(bed: StoreBed) -> None:
     lease = bed.lead()
     bed.jobs.create(a_job())
@@ -230,7 +289,7 @@ def test_changes_at_once_come_one_after_the_other(bed: StoreBed) -> None:
     together = threading.Barrier(len(beds))
 
     def change(number: int) -> str:
-        together.wait(10)
+        together.wait(60)
         return beds[number].jobs.replace(a_job(title=f"title {number}"), None)[1]
 
     with ThreadPoolExecutor(len(beds)) as pool:
@@ -248,7 +307,7 @@ def test_of_many_who_edit_the_same_version_at_once_one_succeeds(bed: StoreBed) -
     together = threading.Barrier(len(beds))
 
     def edit(number: int) -> bool:
-        together.wait(10)
+        together.wait(60)
         try:
             beds[number].jobs.replace(a_job(title=f"title {number}"), 1)
         except StaleVersion:

@@ -7,7 +7,7 @@ import pytest
 from itinerary.protocol.errors import LeaseLost
 from itinerary.protocol.instants import DAY, HOUR, SECOND
 from itinerary.protocol.run_fields import RetryPolicy
-from scheduler_service.core.leader.commands import Apply, CreateRuns, RecordStatistics, Retract, Transition
+from scheduler_service.core.leader.commands import Apply, CreateRuns, Retract, Transition
 from scheduler_service.core.model import MissedRange, Overlap, RunKind
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.sql.pruning import SqlPruning
@@ -355,8 +355,3 @@ def test_cancel_requests_are_of_runs_that_are_out(bed: StoreBed) -> None:
     assert [*first.runs, *second.runs] == list(asked.runs)
     assert bed.leader.cancel_requests(1, second.after).runs == ()
     assert not bed.leader.read_runs([wanted.run_id])[0].cancel_requested
-
-
-def test_statistics_are_recorded_and_the_same_instant_twice_is_no_error(bed: StoreBed) -> None:
-    for at in (0, 0, DAY, 30 * DAY):
-        bed.leader.record_statistics(RecordStatistics(at, 1, 2, 3))

@@ -1,6 +1,9 @@
 """How the databases carry out the hot statements: by the indexes that were made for them, however long the history."""
 
+import re
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -10,11 +13,12 @@ from itinerary.protocol.instants import DAY, HOUR, MINUTE
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.contract.pruning import Past
 from scheduler_service.core.freezes import FreezeStatus, NewFreeze, Scope
-from scheduler_service.core.leader.commands import Apply, CreateRuns, Retract, Transition
+from scheduler_service.core.leader.commands import Apply, CreateRuns, Dispatch, Retract, Transition
 from scheduler_service.core.leader.lane_reads import LanePage
 from scheduler_service.core.model import JobHistory, Lease, MissedRange
 from scheduler_service.core.run_state import ACTIVE, Event, RunState
 from scheduler_service.ports.history import Total
+from scheduler_service.ports.lists import Order, RunSort
 from scheduler_service.ports.records import AuditFilter
 from scheduler_service.ports.sla import Judged
 from scheduler_service.ports.stores import RunFilter
@@ -82,6 +86,8 @@ def fill(bed: StoreBed, finished: int, future: int, *, out: int = 0, analyze: bo
 def _execute(bed: StoreBed, statement: str) -> None:
     assert bed.database is not None
     with bed.database.write() as connection:
+        if bed.kind == "postgresql":
+            connection.execute(text("SET LOCAL statement_timeout = 0"))  # a slow machine fills for long
         connection.execute(text(statement))
 
 
@@ -245,6 +251,23 @@ def test_a_flood_of_one_lane_is_read_past_by_the_index_of_lanes(own_stores: Stor
     assert {run.run_id for run in read.runs if run.lane != "key:flood"} == {plain.run_id, other.run_id}
 
 
+def test_a_takeover_walks_the_starts_of_the_windows_only(own_stores: StoreBed) -> None:
+    lease = own_stores.lead()
+    kept = {"api": MINUTE, "tenant": DAY}
+    for name, of_a_start in (("api", 60), ("tenant", 3600), ("gone", 60)):  # 10,000 each, `api` and `gone` long over
+        apart = {"postgresql": f"interval '{of_a_start} seconds'", "sqlite": f"{of_a_start} * 1000000"}[own_stores.kind]
+        now = {"postgresql": "now()", "sqlite": str(lease.now)}[own_stores.kind]
+        numbers = _NUMBERS[own_stores.kind].format(first=0, last=9_999)
+        rows = f"SELECT '{name}', 'key' || (n % 7), {now} - n * {apart}, 1 FROM {numbers}"
+        _execute(own_stores, f"INSERT INTO limit_starts (limit_name, limit_key, at, count) {rows}")
+    _execute(own_stores, "ANALYZE")
+    found = own_stores.leader.starts(kept).counting
+    assert Counter(past.use.name for past in found) == {"api": 1, "tenant": 24}
+    plan = plan_of(own_stores, lambda: own_stores.leader.starts(kept), "limit_starts")
+    assert_never_scans(plan, "limit_starts")
+    assert plan.count("ix_limit_starts_limit") >= 4, plan
+
+
 def test_a_long_past_of_freezes_is_not_walked(own_stores: StoreBed) -> None:
     lease = own_stores.lead()
     assert own_stores.database is not None
@@ -379,6 +402,20 @@ def test_what_is_beside_a_run_is_found_without_the_rest_of_its_history(own_store
     assert "ix_runs_of_job" in plan, plan
 
 
+def test_completed_runs_are_found_and_counted_without_those_to_come(own_stores: StoreBed) -> None:
+    fill(own_stores, finished=300, future=12_000)
+    completed = RunFilter(states=(RunState.COMPLETED,))
+    asked = {
+        "count": lambda: own_stores.history.count_runs(completed),
+        "list": lambda: own_stores.runs.list(completed, 50, None),
+        "sorted": lambda: own_stores.runs.list(completed, 50, None, Order(RunSort.DURATION)),
+    }
+    assert own_stores.history.count_runs(completed) == Total(300, False)
+    for name, call in asked.items():
+        plan = plan_of(own_stores, call, "runs")
+        assert re.search(r"ix_runs_newest \(.*scheduled_at<|Index Cond: .*scheduled_at < ", plan), f"{name}:\n{plan}"
+
+
 def test_runs_of_the_future_do_not_hide_what_is_due(own_stores: StoreBed) -> None:
     lease = own_stores.lead()
     fill(own_stores, finished=0, future=20_000)
@@ -414,18 +451,59 @@ def test_a_batch_does_not_read_a_table_that_has_just_grown(postgres_url: str) ->
             assert_never_scans(plan_of(stores, call), "runs")
 
 
+@pytest.mark.postgres
+def test_a_dispatch_and_a_skip_read_the_jobs_of_their_runs_only(postgres_url: str) -> None:
+    """The history is of one of the first jobs, so to merge all jobs up to the one that is named looks cheap."""
+    with sql_bed(postgres_url) as stores:
+        lease = stores.lead()
+        job = stores.planned_job(lease, "job")
+        history = _INSERT.format(
+            name="old", kind="occurrence", job_id="'job000001'", state="completed", at=_PAST["postgresql"],
+            numbers=_NUMBERS["postgresql"].format(first=1, last=20_000),
+        )  # fmt: skip
+        for statement in (*_COPIES, history, "ANALYZE"):
+            _execute(stores, statement)
+        late = [occurrence(replace(job, job_id=f"job{n:06d}"), lease.now) for n in range(19_950, 20_001)]
+        stores.leader.create_runs(lease, CreateRuns(tuple(late), cursor=lease.now))
+        asked = [Dispatch(run.run_id, 1, n) for n, run in enumerate(late)]
+        skips = Apply(tuple(
+            Transition(run.run_id, 1, Event.SKIP, RunState.SKIPPED, lease.now, reason="overlap",
+                       coalesce=MissedRange(run.job_id or "", lease.now, lease.now + 1, 1, "overlap"))
+            for run in late
+        ))  # fmt: skip
+        for call in (
+            lambda: stores.leader.apply(lease, skips),
+            lambda: stores.leader.dispatch_runs(lease, asked, lease.now),
+        ):
+            plan = plan_of(stores, call, "jobs")
+            assert "pk_jobs" in plan
+            assert "Merge" not in plan, plan
+            assert_never_scans(plan, "jobs")
+
+
 @pytest.mark.slow
 @pytest.mark.postgres
 def test_a_page_of_all_jobs_is_read_without_the_jobs_of_other_pages(postgres_url: str) -> None:
     with sql_bed(postgres_url) as stores:
         lease = stores.lead()
-        stores.planned_job(lease, "job")
+        job = stores.planned_job(lease, "job")
         for statement in (*_COPIES, "ANALYZE jobs, job_versions"):
             _execute(stores, statement)
         found: list[JobHistory] = []
-        plan = plan_of(stores, lambda: found.extend(stores.leader.job_histories(lease.now)), "job_versions")
+        _execute(stores, "UPDATE jobs SET placed_anchor = now() WHERE job_id >= 'job010000'")  # read by their versions
+        plan = plan_of(stores, lambda: found.extend(stores.leader.job_histories(lease.now)))
         assert len(found) == 20_001
+        assert "pk_job_versions" in plan, plan
         assert_never_scans(plan, "jobs", "job_versions")
+        assert stores.database is not None
+        pruning = SqlPruning(stores.database)
+        needs = plan_of(stores, pruning.needs, "jobs")
+        assert "ix_jobs_unplanned" in needs, needs
+        assert_never_scans(needs, "jobs", "job_versions")
+        older = "effective_from - interval '1 hour' WHERE job_id = 'job020000'"  # of the last page of those that wait
+        for statement in ("UPDATE jobs SET planned_version = 0", f"UPDATE job_versions SET effective_from = {older}"):
+            _execute(stores, statement)
+        assert pruning.needs().unplanned_since == job.effective_from - HOUR
 
 
 @pytest.mark.postgres
@@ -439,7 +517,7 @@ def test_a_release_and_a_start_write_nothing_into_the_indexes(postgres_url: str)
         started = tuple(Transition(r.run_id, 1, Event.START, RunState.RUNNING, lease.now) for r in runs)
         assert stores.leader.apply(lease, Apply(started)) == ()
         stores.database.engine.dispose()  # a connection that ends tells the statistics what it did
-        wait_until(lambda: _updates(stores)[0] == 600, 20, lambda: str(_updates(stores)))
+        wait_until(lambda: _updates(stores)[0] == 600, what=lambda: str(_updates(stores)))
         updates, within_their_page = _updates(stores)
         assert within_their_page / updates > 0.9
 

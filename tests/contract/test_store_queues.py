@@ -114,12 +114,12 @@ def test_a_pause_waits_for_a_dispatch_under_way_and_later_ones_for_the_pause(pos
         with fenced(database, lease, by_controls=True) as connection:
             # This dispatch has begun and not compared the version yet.
             pausing = pool.submit(beside.queues.pause, "default", "now", None, by=BY)
-            wait_until(lambda: _waits_for_advisory_lock(beside), 20, "the edit to wait for the dispatch")
+            wait_until(lambda: _waits_for_advisory_lock(beside), what="the edit to wait for the dispatch")
             dispatching = pool.submit(bed.leader.dispatch_runs, lease, [release(run)], lease.now, 0)
-            wait_until(lambda: _waits_for_advisory_lock(beside, 2), 20, "the next dispatch to wait for the edit")
+            wait_until(lambda: _waits_for_advisory_lock(beside, 2), what="the next dispatch to wait for the edit")
             assert connection.execute(text("SELECT count(*) FROM control")).scalar_one() == 0
-        assert pausing.result(20).pause is not None
-        assert dispatching.result(20).outdated
+        assert pausing.result(60).pause is not None
+        assert dispatching.result(60).outdated
     assert bed.runs.get(run.run_id).state is RunState.SCHEDULED
 
 

@@ -13,12 +13,11 @@ from itinerary.protocol.instants import DAY
 from scheduler_service.core.contract.job_json import definition_of
 from scheduler_service.core.contract.job_plan import JobSet
 from scheduler_service.core.contract.run_requests import again
-from scheduler_service.core.leader.commands import Apply, CreateRuns, LateReport, RecordStatistics, Transition
+from scheduler_service.core.leader.commands import Apply, CreateRuns, LateReport, Transition
 from scheduler_service.core.model import Job, MissedRange, Overlap
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.ports.stores import JobFilter
 from scheduler_service.sql.job_sets import SqlJobSets
-from scheduler_service.sql.record_tables import scheduler_statistics
 from scheduler_service.sql.tables import gaps, job_versions, jobs, run_attempts, runs
 from tests.support.store_bed import StoreBed, a_job, occurrence, one_off
 
@@ -79,14 +78,6 @@ def test_an_occurrence_that_cannot_be_made_is_a_gap_with_its_reason(sql_stores: 
     )
     assert (job_id, start, end, count) == ("job", lease.now, lease.now + 1, 1)
     assert reason.startswith("row refused: ")
-
-
-def test_statistics_older_than_a_week_go(sql_stores: StoreBed) -> None:
-    for at in (0, DAY, 7 * DAY, 8 * DAY):
-        sql_stores.leader.record_statistics(RecordStatistics(at, 1, 2, 3))
-    assert rows(sql_stores, scheduler_statistics.c.at, scheduler_statistics.c.lag) == [
-        (DAY, 3), (7 * DAY, 3), (8 * DAY, 3),
-    ]  # fmt: skip
 
 
 NEWER = {"kind": "lunar", "phase": "full"}

@@ -98,7 +98,7 @@ def test_many_who_enqueue_the_same_keys_at_once_make_each_run_once(bed: StoreBed
     keys = [f"key-{n}" for n in range(20)]
 
     def enqueue(number: int) -> dict[str, tuple[str, bool]]:
-        together.wait(10)
+        together.wait(60)
         mine = keys if number % 2 else list(reversed(keys))
         enqueued = beds[number].runs.enqueue([keyed(key) for key in mine])
         return {key: (run.run_id, made) for key, (run, made) in zip(mine, enqueued, strict=True)}
@@ -205,19 +205,19 @@ def test_a_cancel_beside_a_release_is_either_in_time_or_noted(bed: StoreBed) -> 
     together = threading.Barrier(2)
 
     def cancel_all() -> None:
-        together.wait(10)
+        together.wait(60)
         for run in reversed(runs):
             beside.runs.request_cancel(run.run_id)
 
     with ThreadPoolExecutor(1) as pool:
         cancelling = pool.submit(cancel_all)
-        together.wait(10)
+        together.wait(60)
         dispatched = {
             moved.run_id
             for run in runs
             for moved in bed.leader.dispatch_runs(lease, [release(run)], lease.now).dispatched
         }
-        cancelling.result(20)
+        cancelling.result(60)
     for run in runs:
         kept = bed.runs.get(run.run_id)
         assert kept.cancel_requested_at is not None

@@ -37,6 +37,16 @@ def test_a_sample_is_read_as_it_was_written_and_a_repeat_replaces_it(
     assert store.read(Step.MINUTE, NOW + 1, NOW + DAY) == []
 
 
+def test_the_figures_of_one_queue_are_read_alone(sql_stores: StoreBed, store: SqlSampleStore) -> None:
+    times = [NOW - n * Step.TEN_MINUTES.length for n in range(3)]
+    store.keep(sql_stores.lead(), [(Step.TEN_MINUTES, replace(ONE, at=at)) for at in times])
+    read = store.read(Step.TEN_MINUTES, times[1], NOW + 1)
+    assert store.read_queue(Step.TEN_MINUTES, times[1], NOW + 1, None) == [(one.at, one.total) for one in read]
+    of_one = [(one.at, one.queues["mäils"]) for one in read]
+    assert store.read_queue(Step.TEN_MINUTES, times[1], NOW + 1, "mäils") == of_one
+    assert store.read_queue(Step.TEN_MINUTES, NOW, NOW + 1, "other") == [(NOW, QueueSample())]
+
+
 def test_each_term_has_its_own_row_of_a_minute(sql_stores: StoreBed, store: SqlSampleStore) -> None:
     store.keep(sql_stores.lead(), [(Step.MINUTE, replace(ONE, term=term)) for term in (2, 1)])
     assert [sample.term for sample in store.read(Step.MINUTE, NOW, NOW + 1)] == [1, 2]

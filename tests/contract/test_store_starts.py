@@ -5,13 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, select
 
 from itinerary.protocol.errors import LeaseLost
-from itinerary.protocol.instants import HOUR, MINUTE, SECOND
+from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND
 from itinerary.protocol.limits import LimitUse
 from scheduler_service.core.leader.commands import Apply, CreateRuns, Transition
-from scheduler_service.core.leader.past_starts import StartsPruned
+from scheduler_service.core.leader.past_starts import PastStarts, StartsPruned, StoredStarts
 from scheduler_service.core.model import Lease
 from scheduler_service.core.run_state import RunState
 from scheduler_service.sql.control_tables import limit_starts
@@ -21,11 +21,16 @@ from tests.contract.test_store_lost_reply import lost_reply
 from tests.support.store_bed import StoreBed, one_off
 
 API, ACME, UMLAUT = LimitUse("api"), LimitUse("tenant", "acme"), LimitUse("tenant", "ü 'x'")
+ALL = dict.fromkeys(("api", "tenant", "gone", "a", "b", "c", "before", "since"), DAY)
+
+
+def read(bed: StoreBed) -> tuple[PastStarts, ...]:
+    return bed.leader.starts(ALL).counting
 
 
 def stored(bed: StoreBed) -> Counter[LimitUse]:
     found: Counter[LimitUse] = Counter()
-    for past in bed.leader.starts():
+    for past in read(bed):
         assert 0 <= past.age < MINUTE
         found[past.use] += past.count
     return found
@@ -46,7 +51,7 @@ def test_a_start_is_stored_for_each_limit_that_counts_it_one_row_for_all_of_an_a
     )
     assert bed.leader.apply(lease, Apply(batch, position="7-0")) == ()
     assert stored(bed) == {API: 3, ACME: 1, UMLAUT: 1}
-    assert len(bed.leader.starts()) == 3
+    assert len(read(bed)) == 3
     assert bed.leader.cursor(lease).inbox_position == "7-0"
 
 
@@ -54,7 +59,7 @@ def test_who_has_no_rates_writes_nothing(bed: StoreBed) -> None:
     lease = bed.lead()
     (run_id,) = pending(bed, lease, 1)
     bed.leader.apply(lease, Apply((start(run_id, lease.now), succeed(run_id, lease.now))))
-    assert bed.leader.starts() == []
+    assert bed.leader.starts(ALL) == StoredStarts()
 
 
 @pytest.mark.parametrize("event", [start, succeed, fail])
@@ -142,9 +147,9 @@ def test_a_prune_is_bounded_and_says_that_there_is_more(sql_stores: StoreBed, mo
             connection.execute(limit_starts.insert().values(limit_name=name, limit_key="", at=at, count=1))
     kept = {"a": 90 * SECOND, "b": MINUTE}
     assert bed.leader.prune_starts(lease, kept, lease.now + HOUR).full
-    assert len(bed.leader.starts()) == 5
+    assert len(read(bed)) == 5
     assert [bed.leader.prune_starts(lease, kept, lease.now + HOUR).full for _ in range(2)] == [True, False]
-    assert sorted(past.use.name for past in bed.leader.starts()) == ["a", "b"]
+    assert sorted(past.use.name for past in read(bed)) == ["a", "b"]
 
 
 def test_a_takeover_reads_many_old_starts_as_few_that_are_no_older(sql_stores: StoreBed) -> None:
@@ -154,13 +159,13 @@ def test_a_takeover_reads_many_old_starts_as_few_that_are_no_older(sql_stores: S
     of_hours = [one | {"at": one["at"] - 2 * HOUR} for one in second]
     with bed.database.write() as connection:
         connection.execute(limit_starts.insert(), [one | {"count": 2} for one in (*second, *of_hours)])
-    read = bed.leader.starts()
-    recent, old = [[one for one in read if (one.age < HOUR) is is_recent] for is_recent in (True, False)]
+    found = read(bed)
+    recent, old = [[one for one in found if (one.age < HOUR) is is_recent] for is_recent in (True, False)]
     assert len(recent) == 50
     assert len(old) <= 2
     assert sum(one.count for one in recent) == sum(one.count for one in old) == 100
-    assert all(one.age <= 2 * HOUR + SECOND + 10 * SECOND for one in old)
-    assert min(one.age for one in old) <= 2 * HOUR + SECOND // 50 + 10 * SECOND
+    assert all(one.age <= 2 * HOUR + SECOND + MINUTE for one in old)
+    assert min(one.age for one in old) <= 2 * HOUR + SECOND // 50 + MINUTE
 
 
 def test_a_prune_asks_once_which_limits_have_something_to_prune(sql_stores: StoreBed) -> None:
@@ -180,7 +185,7 @@ def test_a_prune_asks_once_which_limits_have_something_to_prune(sql_stores: Stor
     event.remove(database.engine, "before_cursor_execute", note)
     of_starts = [statement for statement in asked if "limit_starts" in statement]
     assert len(of_starts) <= 3, of_starts
-    assert len(bed.leader.starts()) == 40
+    assert len(bed.leader.starts(dict.fromkeys(names, MINUTE)).counting) == 40
 
 
 def test_a_clock_that_stepped_ahead_of_the_leader_s_prunes_nothing(bed: StoreBed) -> None:
@@ -197,7 +202,7 @@ def test_a_date_in_the_future_has_the_age_0(sql_stores: StoreBed) -> None:
     with sql_stores.database.write() as connection:
         later = {"limit_name": "api", "limit_key": "", "at": lease.now + HOUR, "count": 2}
         connection.execute(limit_starts.insert().values(later))
-    (past,) = sql_stores.leader.starts()
+    (past,) = read(sql_stores)
     assert (past.use, past.age, past.count) == (API, 0, 2)
 
 
@@ -208,6 +213,40 @@ def test_what_was_stored_before_the_clock_stepped_ahead_is_dated_later(sql_store
         for name, at in (("before", lease.now - HOUR - 5 * SECOND), ("since", lease.now - SECOND)):
             connection.execute(limit_starts.insert().values(limit_name=name, limit_key="", at=at, count=1))
     sql_stores.leader.shift_starts(lease, HOUR)
-    ages = {past.use.name: past.age for past in sql_stores.leader.starts()}
-    assert 5 * SECOND <= ages["before"] < 30 * SECOND
-    assert 0 <= ages["since"] < 26 * SECOND
+    ages = {past.use.name: past.age for past in read(sql_stores)}
+    assert 5 * SECOND <= ages["before"] < 5 * SECOND + MINUTE
+    assert 0 <= ages["since"] < SECOND + MINUTE
+
+
+def test_a_step_of_the_clock_dates_nothing_later_that_no_window_counts(sql_stores: StoreBed) -> None:
+    lease = sql_stores.lead()
+    assert sql_stores.database is not None
+    counts, over = lease.now - HOUR - DAY + MINUTE, lease.now - HOUR - DAY - MINUTE
+    with sql_stores.database.write() as connection:
+        rows = [{"limit_name": "api", "limit_key": "", "at": at, "count": 1} for at in (counts, over)]
+        connection.execute(limit_starts.insert(), rows)
+    sql_stores.leader.shift_starts(lease, HOUR)
+    with sql_stores.database.read() as connection:
+        stored = sorted(connection.execute(select(limit_starts.c.at)).scalars())
+    assert stored == [over, counts + HOUR]
+
+
+def test_a_takeover_reads_what_the_windows_still_count_and_hears_that_there_is_more(bed: StoreBed) -> None:
+    lease = bed.lead()
+    a, b, c = pending(bed, lease, 3)
+    for run_id, use in zip((a, b, c), (API, ACME, LimitUse("gone")), strict=True):
+        bed.leader.apply(lease, Apply((start(run_id, lease.now)._replace(starts=(use,)),)))
+    found = bed.leader.starts({"api": HOUR, "tenant": -HOUR, "never": HOUR})
+    assert ([past.use for past in found.counting], found.any) == ([API], True)
+    assert bed.leader.starts({}) == StoredStarts(any=True), "the new leader prunes what is older"
+
+
+def test_all_limits_are_read_a_part_at_a_time(sql_stores: StoreBed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(starts_rows, "_LIMITS_AT_ONCE", 2)
+    lease, names = sql_stores.lead(), [f"limit{number}" for number in range(5)]
+    assert sql_stores.database is not None
+    with sql_stores.database.write() as connection:
+        rows = [{"limit_name": name, "limit_key": "", "at": lease.now, "count": 1} for name in names]
+        connection.execute(limit_starts.insert(), rows)
+    found = sql_stores.leader.starts(dict.fromkeys(names, MINUTE)).counting
+    assert sorted(past.use.name for past in found) == names

@@ -1,6 +1,12 @@
 """TimelineStore: runs of a time one by one or counted, the same on both databases, however many there are."""
 
+import random
+import re
+from bisect import bisect_right
+from collections import Counter
 from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 
 import pytest
 
@@ -10,9 +16,13 @@ from scheduler_service.ports.history import Total
 from scheduler_service.ports.stores import RunFilter
 from scheduler_service.ports.timeline import LaneKind, Span
 from scheduler_service.sql import timeline
+from scheduler_service.sql.database import Database
+from scheduler_service.sql.run_pages import SqlHistoryStore
+from scheduler_service.sql.runs import SqlRunStore
 from scheduler_service.sql.timeline import SqlTimelineStore
 from tests.contract.test_store_plans import assert_never_scans, plan_of
 from tests.support.old_runs import keep, old_run
+from tests.support.statements import noted
 from tests.support.store_bed import StoreBed
 
 NOW = 1_795_000_000 * SECOND
@@ -101,12 +111,95 @@ def test_a_time_with_too_many_runs_is_sampled(
     assert store.sample(LaneKind.QUEUE, thirds, RunFilter(owner="me"), 4, first=0, lanes=5).runs == 0
 
 
+def test_a_sample_has_runs_of_every_part_of_the_time(
+    stored: tuple[StoreBed, SqlTimelineStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bed, store = stored
+    monkeypatch.setattr(timeline, "OF_A_PIECE", 1)
+    hundredths = Span(NOW - 100 * SECOND, NOW, 100)
+    fill(bed, *(old_run(NOW - n * SECOND // 2, job_id="job") for n in range(1, 201)))
+    sampled = store.sample(LaneKind.JOB, hundredths, NONE, 1, first=0, lanes=5)
+    assert [(cell.part, cell.number) for cell in sampled.cells] == [(part, 1) for part in range(100)]
+
+
+def test_the_pieces_of_a_time_are_counted_in_one_statement(
+    stored: tuple[StoreBed, SqlTimelineStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bed, store = stored
+    monkeypatch.setattr(timeline, "MOST_COUNTED", 10)
+    fill(bed, *(old_run(NOW - 1 - n * SECOND) for n in range(11)))
+    with noted(bed.by_role["api"].engine) as statements:
+        assert store.size(HOUR_BEFORE, NONE) == Total(11, False)
+    assert len([one for one in statements if "FROM runs" in one]) == 2
+
+
+def test_a_sample_takes_neighbours_together(
+    stored: tuple[StoreBed, SqlTimelineStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They lie in one page of the table: a sample of single runs reads nearly as many pages as runs."""
+    bed, store = stored
+    fill(bed, *(old_run(NOW - HOUR + n * SECOND, job_id=f"job-{n:03}") for n in range(400)))
+    sampled = store.sample(LaneKind.JOB, HOUR_BEFORE, NONE, 10, first=0, lanes=400)
+    places = sorted(int(str(cell.lane)[4:]) for cell in sampled.cells)
+    beside = [b - a == 1 for a, b in pairwise(places)]
+    assert 20 <= len(places) <= 80
+    assert sum(beside) >= len(places) / 2
+
+
 def test_some_lanes_can_be_counted_alone(stored: tuple[StoreBed, SqlTimelineStore]) -> None:
     bed, store = stored
     fill(bed, *(old_run(NOW - MINUTE, job_id=job, state="failed") for job in ("a", "a", "b", None)))
     failed = RunFilter(states=(RunState.FAILED,))
     found = store.counts(LaneKind.JOB, HOUR_BEFORE, failed, first=0, lanes=9, among=("b", None))
     assert [(cell.lane, cell.number) for cell in found.cells] == [(None, 1), ("b", 1)]
+
+
+def test_ends_of_a_job_are_those_that_its_runs_had(stored: tuple[StoreBed, SqlTimelineStore]) -> None:
+    bed, store = stored
+    dice, edges = random.Random(7), [NOW - 9 * HOUR, NOW - 8 * HOUR, NOW - 90 * MINUTE, NOW - MINUTE, NOW]
+    times = [*edges, *(at - 1 for at in edges), *(dice.randrange(NOW - 10 * HOUR, NOW + HOUR) for _ in range(300))]
+    rows = [old_run(at, job_id=dice.choice(("job", "job", "other")), state=dice.choice([*RunState])) for at in times]
+    fill(bed, *rows)
+    slowly = Counter((bisect_right(edges, row["scheduled_at"]) - 1, row["state"]) for row in rows
+                     if row["job_id"] == "job")  # fmt: skip
+    ended = (RunState.COMPLETED, RunState.FAILED, RunState.MISSED)
+    assert store.ends("job", edges, 1_000) == ([tuple(slowly[n, state] for state in ended) for n in range(4)], None)
+    assert store.ends("nobody", edges, 1_000) == ([(0, 0, 0)] * 4, None)
+    assert store.ends("no\x00body", edges, 1_000) == ([(0, 0, 0)] * 4, None)
+
+
+def test_of_a_job_with_too_many_runs_the_newest_are_counted(stored: tuple[StoreBed, SqlTimelineStore]) -> None:
+    bed, store = stored
+    fill(bed, *(old_run(NOW - n * MINUTE, job_id="job") for n in range(1, 61)))
+    edges = [NOW - n * 10 * MINUTE for n in range(6, -1, -1)]
+    assert [one.completed for one in store.ends("job", edges, 60).ends] == [10] * 6
+    found = store.ends("job", edges, 25)
+    assert [one.completed for one in found.ends] == [0, 0, 0, 5, 10, 10]
+    assert found.since == NOW - 26 * MINUTE + 1
+
+
+def _with_a_long_history(bed: StoreBed) -> Database:
+    """20,000 runs, a second apart, of three jobs in three queues; one of 25 failed or was missed."""
+    assert bed.database is not None
+    states = ("failed", "missed", *["completed"] * 48)
+    of = ({"job_id": f"job-{n % 3}", "queue": f"q-{n % 3}", "state": states[n % 50]} for n in range(20_000))
+    fill(bed, *(old_run(NOW - n * SECOND, **fields) for n, fields in enumerate(of)))
+    with bed.database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.exec_driver_sql("ANALYZE" if bed.kind == "sqlite" else "VACUUM ANALYZE runs")
+    return bed.database
+
+
+@pytest.mark.slow
+def test_ends_of_a_job_are_counted_without_its_rows(stored: tuple[StoreBed, SqlTimelineStore]) -> None:
+    bed, _ = stored
+    database = _with_a_long_history(bed)
+    edges = [NOW - n * HOUR for n in range(6, -1, -1)]
+    plan = plan_of(bed, lambda: SqlTimelineStore(database).ends("job-1", edges, 5_000), "runs")
+    assert_never_scans(plan, "runs")
+    assert plan.count("ix_runs_of_job_otherwise") == 2
+    assert len(re.findall(r"ix_runs_of_job\b", plan)) == 2, plan
+    if bed.kind == "postgresql":
+        assert plan.count("Index Only Scan") == 4, plan
 
 
 def test_names_that_cannot_be_stored_have_no_runs(stored: tuple[StoreBed, SqlTimelineStore]) -> None:
@@ -116,6 +209,27 @@ def test_names_that_cannot_be_stored_have_no_runs(stored: tuple[StoreBed, SqlTim
     assert store.size(HOUR_BEFORE, nobody) == Total(0, False)
     assert store.sample(LaneKind.JOB, HOUR_BEFORE, nobody, 4, first=0, lanes=5).runs == 0
     assert store.counts(LaneKind.JOB, HOUR_BEFORE, nobody, first=0, lanes=5).runs == 0
+
+
+@pytest.mark.slow
+def test_runs_that_failed_are_read_in_the_order_of_their_index(stored: tuple[StoreBed, SqlTimelineStore]) -> None:
+    """A condition that says nothing new would let PostgreSQL expect too few of them to use it."""
+    bed, _ = stored
+    database = _with_a_long_history(bed)
+    failed, span = RunFilter(states=(RunState.FAILED,)), Span(NOW - 20_000 * SECOND, NOW + SECOND, 100)
+    asked = {
+        "list": lambda: SqlRunStore(database).list(failed, 50, None),
+        "count": lambda: SqlHistoryStore(database).count_runs(failed),
+        "timeline": lambda: SqlTimelineStore(database).few(LaneKind.JOB, span, failed, 50),
+    }
+    for name, call in asked.items():
+        plan = plan_of(bed, call, "runs")
+        assert "ix_runs_ended_otherwise" in plan, f"{name}:\n{plan}"
+        assert not re.search("ix_runs_(standing|troubles|of_queue_otherwise)", plan), f"{name}:\n{plan}"
+    for by in (LaneKind.JOB, LaneKind.QUEUE):
+        counts = partial(SqlTimelineStore(database).counts, by, span, failed, first=0, lanes=5)
+        plan = plan_of(bed, counts, "runs")
+        assert re.search("(Index Only Scan|SEARCH).*ix_runs_ended_otherwise", plan), f"{by}:\n{plan}"
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ def test_a_database_that_is_away_is_waited_for_with_a_line_of_the_log(postgres_u
             wait_until(lambda: any("waiting for it" in entry["event"] for entry in logs))
             assert waiting.is_alive()
             proxy.become("none")
-            waiting.join(30)
+            waiting.join(60)
             assert not waiting.is_alive()
 
 

@@ -28,6 +28,7 @@ from scheduler_service.loops.write_groups import DispatchCommand
 from scheduler_service.ports.stores import LeaderStore
 from tests.mutants.listed import mutants
 from tests.support.processes import REPOSITORY
+from tests.support.syntax import nodes
 
 GUIDE = REPOSITORY / "CONTRIBUTING.md"
 PAGES = [REPOSITORY / "ARCHITECTURE.md", GUIDE, REPOSITORY / "scheduler_service" / "manual" / "decisions.md"]
@@ -53,19 +54,27 @@ def found(path: str) -> Path | None:
     return next((root / path for root in ROOTS if (root / path).exists()), None)
 
 
+def own_name(node: ast.AST) -> str | None:
+    """The name that the code gives to something here."""
+    match node:
+        case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            return name
+        case ast.arg(arg=name):
+            return name
+        case ast.alias(name=name, asname=None):
+            return name.rpartition(".")[2]
+        case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+            return name
+    return None
+
+
 def defined(tree: ast.AST) -> Iterator[str]:
     """Every name that the code gives to something, those of a class with the class before them too."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.ClassDef(name=name):
-                yield name
-                yield from (f"{name}.{own}" for part in node.body for own in defined(part) if "." not in own)
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.arg(arg=name):
-                yield name
-            case ast.alias(name=name, asname=None):
-                yield name.rpartition(".")[2]
-            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
-                yield name
+    for node in nodes(tree):
+        if (name := own_name(node)) is not None:
+            yield name
+        if isinstance(node, ast.ClassDef):
+            yield from (f"{node.name}.{own}" for part in node.body for own in defined(part) if "." not in own)
 
 
 @cache
@@ -80,9 +89,10 @@ def known() -> frozenset[str]:
     names = set(OTHER_WORDS)
     for folder in CODE:
         for path in (REPOSITORY / folder).rglob("*.py"):
-            tree = ast.parse(path.read_text("utf-8"))
-            names.update(defined(tree))
-            names.update(n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str))
+            for node in nodes(ast.parse(path.read_text("utf-8"))):
+                name = node.value if isinstance(node, ast.Constant) else own_name(node)
+                if isinstance(name, str):
+                    names.add(name)
     return frozenset(names)
 
 

@@ -127,8 +127,28 @@ def test_an_installer_that_says_nothing_is_seen_to_go_on(
     os.mkfifo(gate)
     silent = "import sys\nprint('Collecting left-pad', flush=True); print('Installing collected'"
     silent += ", flush=True)\nopen(sys.argv[1]).read()"
-    opener = threading.Thread(target=lambda: (told.wait(20), gate.write_text("")), daemon=True)
+    opener = threading.Thread(target=lambda: (told.wait(60), gate.write_text("")), daemon=True)
     opener.start()
     made.module.with_progress([sys.executable, "-c", silent, str(gate)], home, lock)
     opener.join()
     assert "installing, 1 of about 1 are there (" in capsys.readouterr().err
+
+
+def test_progress_in_a_log_says_what_is_new_once(
+    made: Made, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(made.module, "EVERY_SECONDS", 0.001)
+    monkeypatch.setattr(made.module, "AGAIN_AFTER_SECONDS", 3600.0)
+    asked, enough = 0, threading.Event()
+
+    def message() -> str:
+        nonlocal asked
+        asked += 1
+        if asked == 20:
+            enough.set()
+        return "creating" if asked < 10 else "installing"
+
+    with made.module.ticking(message):
+        assert enough.wait(60)
+    said = [line.partition(" (")[0] for line in capsys.readouterr().err.splitlines()]
+    assert said == ["  creating", "  installing"]

@@ -15,7 +15,7 @@ import pytest
 from itinerary.version import VERSION
 from scheduler_service.config.settings import Settings
 from tests.support.manifests import COMMANDS, DEPLOY, is_pinned
-from tests.support.processes import REPOSITORY, Child, free_port, project_env, wait_until
+from tests.support.processes import PATIENCE, REPOSITORY, Child, free_port, project_env, wait_until
 
 TEXT = (DEPLOY / "Dockerfile").read_text()
 IGNORED = (DEPLOY / "Dockerfile.dockerignore").read_text().split("\n")
@@ -128,17 +128,17 @@ def api_url(unpacked: Path, tmp_path: Path) -> Iterator[str]:
     ) | {"PYTHONPATH": str(unpacked)}
     program = [sys.executable, "-c", "from scheduler_service.cli import main; main()"]
     with Child([*program, "migrate"], env=env, cwd=tmp_path) as migrate:
-        assert migrate.wait(60) == 0, migrate.output
+        assert migrate.wait() == 0, migrate.output
     with Child([*program, "api"], env=env, cwd=tmp_path) as api:
         url = f"http://127.0.0.1:{port}"
-        wait_until(lambda: _status(f"{url}/healthz") == 200, 30, lambda: api.output, 0.1)
+        wait_until(lambda: _status(f"{url}/healthz") == 200, what=lambda: api.output, every=0.1)
         yield url
         assert api.stop() in (0, -signal.SIGTERM)
 
 
 @pytest.mark.slow
 def test_what_the_image_holds_migrates_and_serves_pages_with_their_assets(api_url: str) -> None:
-    with urllib.request.urlopen(api_url, timeout=10) as answer:
+    with urllib.request.urlopen(api_url, timeout=PATIENCE) as answer:
         page = answer.read().decode()
     assets = re.findall(r'(?:href|src)="(/static/[^"]+)"', page)
     assert assets
@@ -147,7 +147,7 @@ def test_what_the_image_holds_migrates_and_serves_pages_with_their_assets(api_ur
 
 def _status(url: str) -> int:
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
             status: int = answer.status
             return status
     except OSError:

@@ -12,7 +12,7 @@ from tests.support.processes import REPOSITORY
 LEADER = REPOSITORY / "scheduler_service/core/leader"
 READERS = (LEADER, REPOSITORY / "scheduler_service/loops", REPOSITORY / "scheduler_service/metrics")
 NEVER_WRITTEN = {"settings", "term", "since"}
-OF_THE_LOOP = {"last_iteration_at", "next_statistics_at", "stopping", "draining"}
+OF_THE_LOOP = {"last_iteration_at", "stopping", "draining"}
 OF_THE_INDEX = {"index"}
 CHANGING = frozenset({
     "add", "append", "appendleft", "clear", "difference_update", "discard", "extend", "extendleft", "insert",

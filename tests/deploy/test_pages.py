@@ -1,6 +1,5 @@
 """The pages beside the code: each link leads somewhere; each setting, figure and command that they name is there."""
 
-import json
 import re
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typer.main import get_command
 
 from scheduler_service.cli.program import app
 from scheduler_service.config.settings import OTHER_NAMES, PREFIX, Settings
+from tests.support.api_calls import DOCUMENT
 from tests.support.pages import CHAPTERS, INDEX, PAGES, anchors, links, prose
 from tests.support.processes import MANUAL, REPOSITORY
 
@@ -89,7 +89,7 @@ def test_a_command_of_deploy_and_a_suite_of_measurements_that_are_named_are_ther
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_a_call_of_the_api_that_is_named_is_in_its_document(page: Path) -> None:
-    paths = json.loads((REPOSITORY / "scheduler_service" / "api" / "openapi.json").read_text("utf-8"))["paths"]
+    paths = DOCUMENT["paths"]
     known = {(method, re.sub(r"\{\w+\}", "{id}", path)) for path, calls in paths.items() for method in calls}
     for method, path in re.findall(r"`(GET|POST|PUT|PATCH|DELETE) (?:/api/v1)?(/[\w/{}]+)", prose(page)):
         assert (method.lower(), f"/api/v1{path}") in known, f"{method} {path}"

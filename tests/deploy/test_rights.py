@@ -20,7 +20,7 @@ from scheduler_service.sql.database import Database, host_now
 from scheduler_service.sql.database_url import libpq_options, read_url
 from scheduler_service.sql.lease import SqlLeaseStore
 from tests.support.installation import Installation
-from tests.support.processes import MANUAL, Child, project_env, wait_until
+from tests.support.processes import MANUAL, WARM_STOP, Child, project_env, wait_until
 from tests.support.redis_server import RedisServer
 from tests.support.roles import PAGE, narrow_roles
 from tests.support.worker_process import WORKER_PYTHON
@@ -60,17 +60,17 @@ def test_every_part_works_with_no_more_rights_than_the_page_asks_for(
     ):
         assert one.ended(one.enqueue("plain")).state is RunState.COMPLETED
         running = one.enqueue("long", "user.cooperative", (), queue="own")
-        wait_until(lambda: one.stores.runs.get(running).state is RunState.RUNNING, 30, lambda: child.output)
+        wait_until(lambda: one.stores.runs.get(running).state is RunState.RUNNING, what=lambda: child.output)
         one.stores.runs.request_cancel(running)
         one.stores.inbox.send("cancel_run", host_now(), {"run_id": running})
         assert one.ended(running).state is RunState.CANCELLED
         failed = one.enqueue("logging", "user.logs", (["one"],), queue="own")
         one.stores.live_logs.watch(f"{failed}~1")
         assert one.ended(failed).state is RunState.FAILED
-        kept = wait_until(lambda: one.stores.logs.read(failed, 1), 30, lambda: child.output)
+        kept = wait_until(lambda: one.stores.logs.read(failed, 1), what=lambda: child.output)
         assert "userapp: one" in kept.text
         findings = one.doctor()
-        child.stop(20)
+        child.stop(WARM_STOP)
         redis_user(redis_server, "itinerary", SERVICE.rules(prefix, ["elsewhere"]).replace("+xtrim", ""))
         refused = one.doctor()["rights"]
     assert findings["rights"] == "ok    rights      those of a leader"

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from tests.support.processes import REPOSITORY
+from tests.support.syntax import nodes
 
 ROOTS: Final = ("scheduler_service", "workers", "deploy")
 LEFT: Final = Path(__file__).with_name("words_left.txt")
@@ -107,27 +108,36 @@ class Source(NamedTuple):
 
     path: str
     text: str
-    tree: ast.Module
     names: frozenset[str]
+    docstrings: tuple[str, ...]
 
 
 @cache
 def sources() -> list[Source]:
     """Every source file of the product, read once for all tests."""
-    paths = [path for root in ROOTS for path in sorted((REPOSITORY / root).rglob("*.py"))]
-    read = [(path.relative_to(REPOSITORY).as_posix(), path.read_text("utf-8")) for path in paths]
-    trees = [(path, text, ast.parse(text)) for path, text in read]
-    return [Source(path, text, tree, frozenset(defined(tree))) for path, text, tree in trees]
+    return [read(path) for root in ROOTS for path in sorted((REPOSITORY / root).rglob("*.py"))]
 
 
-def defined(tree: ast.AST) -> Iterator[str]:
-    """The names that a file gives to something."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                yield name
-            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
-                yield name
+def read(path: Path) -> Source:
+    """What the tests ask of a file; to keep its tree would cost far more than to read it."""
+    text = path.read_text("utf-8")
+    names, docstrings = set(), []
+    for node in nodes(ast.parse(text)):
+        if (name := defined(node)) is not None:
+            names.add(name)
+        if (said := docstring(node)) is not None:
+            docstrings.append(said)
+    return Source(path.relative_to(REPOSITORY).as_posix(), text, frozenset(names), tuple(docstrings))
+
+
+def defined(node: ast.AST) -> str | None:
+    """The name that a file gives to something here."""
+    match node:
+        case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            return name
+        case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+            return name
+    return None
 
 
 def old_words(name: str) -> list[str]:
@@ -142,13 +152,12 @@ def texts(source: str) -> Iterator[str]:
             yield re.sub(r"\s+", " ", token.string)
 
 
-def docstrings(tree: ast.AST) -> Iterator[str]:
-    """The docstrings of a file, of one line each, without the code and the JSON that is indented in them."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            text = ast.get_docstring(node)
-            if text:
-                yield re.sub(r"\s+", " ", re.sub(r"^ .*$", "", text, flags=re.MULTILINE))
+def docstring(node: ast.AST) -> str | None:
+    """The docstring of this part of a file, on one line, without the code and the JSON that is indented in it."""
+    if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        return None
+    text = ast.get_docstring(node)
+    return re.sub(r"\s+", " ", re.sub(r"^ .*$", "", text, flags=re.MULTILINE)) if text else None
 
 
 def is_long(sentence: str) -> bool:
@@ -159,13 +168,13 @@ def is_long(sentence: str) -> bool:
 def counted() -> Counter[tuple[str, str]]:
     """(file, what is wrong) -> how often, for phrases, openings and long sentences."""
     found: Counter[tuple[str, str]] = Counter()
-    for name, source, tree, _ in sources():
+    for name, source, _, docstrings in sources():
         # To take a file apart is slow: only where a phrase stands somewhere, in its code maybe.
         if _ANY_PHRASE.search(re.sub(r"\s+", " ", source).lower()):
             whole = " ".join(texts(source)).lower()
             for phrase in PHRASES:
                 found[name, phrase] += len(re.findall(rf"\b{phrase}\b", whole))
-        for text in docstrings(tree):
+        for text in docstrings:
             found[name, "(opening)"] += bool(_OPENING.match(text))
             found[name, "(long sentence)"] += sum(is_long(one) for one in re.split(r"(?<=[.?!]) ", text))
     return +found

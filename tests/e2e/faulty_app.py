@@ -1,7 +1,8 @@
 """The product's own worker app; its tasks record what they do, and come to grief at a named point, once a run.
 
-`at`: received (before the claim), claimed (before the first line), running, ended (before the report), reported.
-`whom`: the pool's child alone, or the worker's main process, whose children the kernel kills with it.
+`at`: received (before the claim), claimed (before the first line), running, ended (before the report), handed over (to
+the main process, which is frozen if it is to die), reported. `whom`: the pool's child alone, or the worker's main
+process, whose children the kernel kills with it.
 """
 
 import os
@@ -11,18 +12,25 @@ import time
 from pathlib import Path
 from typing import Any
 
+import redis
 from celery import Task, signals
 
+from itinerary.protocol.keys import Keys
 from tests.support.recording import record
+
+
+def mark_of(task: Any) -> str:
+    """The file that exists once an attempt of this run died."""
+    return f"{os.environ['RECORD_FILE']}.{str(task.request.id).rpartition('~')[0]}"
 
 
 def come_to_grief(task: Any, point: str) -> None:
     """Die here if the task was told to, and no attempt of its run did."""
-    told, run_id = task.request.kwargs or {}, str(task.request.id).rpartition("~")[0]
+    told = task.request.kwargs or {}
     if told.get("at") != point:
         return
     try:
-        os.close(os.open(f"{os.environ['RECORD_FILE']}.{run_id}", os.O_CREAT | os.O_EXCL))
+        os.close(os.open(mark_of(task), os.O_CREAT | os.O_EXCL))
     except FileExistsError:
         return
     if told["whom"] == "main":
@@ -40,7 +48,13 @@ def before_the_report(sender: Any, state: str | None, **_: Any) -> None:
 
 
 def after_the_report(sender: Any, state: str | None, **_: Any) -> None:
-    if state == "SUCCESS":
+    if state != "SUCCESS":
+        return
+    come_to_grief(sender, "handed over")
+    if (sender.request.kwargs or {}).get("at") == "reported":
+        with redis.Redis.from_url(os.environ["ITINERARY_REDIS_URL"], decode_responses=True) as client:
+            while client.get(Keys().claim(sender.request.id)) != "done":
+                threading.Event().wait(0.02)
         come_to_grief(sender, "reported")
 
 
@@ -90,5 +104,7 @@ def fall(self, at: str, whom: str) -> str:
     """Comes to grief."""
     record("start", self.request.id)
     come_to_grief(self, "running")
+    if (at, whom) == ("handed over", "main") and not Path(mark_of(self)).exists():
+        os.kill(os.getppid(), signal.SIGSTOP)
     record("end", self.request.id)
     return f"survived {at} {whom}"

@@ -18,10 +18,13 @@ itinerary.attach(app)
 
 
 @app.task(name="recording.note", bind=True)
-def note(self, seconds: float = 0) -> str:
+def note(self, seconds: float = 0, gate: str = "") -> str:
+    """Takes so many seconds, and as long as there is no file `gate`."""
     record("start", self.request.id)
     if seconds:
         time.sleep(seconds)
+    while gate and not os.path.exists(gate):
+        time.sleep(0.02)
     record("end", self.request.id)
     return "noted"
 

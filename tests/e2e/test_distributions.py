@@ -30,10 +30,10 @@ from tests.support.fresh_environment import (
     wheels_in,
 )
 from tests.support.matrix import COLUMNS, Column, running_python
-from tests.support.processes import REPOSITORY, Child, project_env, wait_until
-from tests.support.running import Running
+from tests.support.processes import PATIENCE, REPOSITORY, WARM_STOP, Child, project_env, wait_until
+from tests.support.running import Running, WarmRunning
 
-pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.postgres, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.postgres]
 
 SHOP = """
 import sys
@@ -117,7 +117,7 @@ class Corner:
         """What the program prints."""
         ended = subprocess.run(
             [self.environment.python, "-c", program, *words],
-            env=self.env, cwd=cwd, capture_output=True, text=True, timeout=90,
+            env=self.env, cwd=cwd, capture_output=True, text=True,
         )  # fmt: skip
         assert (ended.returncode, ended.stderr) == (0, "")
         return ended.stdout
@@ -138,7 +138,7 @@ def corner(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory, module_postgres_url: str) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("service") / ".itinerary"
-    with Running(folder, ITINERARY_DATABASE_URL=module_postgres_url) as running:
+    with WarmRunning(folder, ITINERARY_DATABASE_URL=module_postgres_url) as running:
         yield running
 
 
@@ -185,7 +185,7 @@ def test_the_server_wheel_holds_migrations_templates_and_the_command(wheels: Whe
 
 def test_the_two_wheels_run_everything_without_a_checkout(wheels: Wheels, tmp_path: Path) -> None:
     home = tmp_path / "env"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True, timeout=60)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
     site = Path(sysconfig.get_path("purelib", vars={"base": str(home)}))
     # The locked packages, but nothing that leads to the checkout: a .pth file there is not read.
     (site / "locked.pth").write_text(sysconfig.get_path("purelib") + "\n")
@@ -196,11 +196,11 @@ def test_the_two_wheels_run_everything_without_a_checkout(wheels: Wheels, tmp_pa
     asked = subprocess.run([*command, "--version"], cwd=tmp_path, env=project_env(PYTHONPATH=""), capture_output=True)
     assert asked.stdout.decode() == f"itinerary-server {VERSION}\ncelery-itinerary {VERSION}\n", asked.stderr
     with Running(tmp_path / "data", "--demo", command=command, PYTHONPATH="") as running, running.client() as client:
-        wait_until(lambda: client.jobs(limit=1)["items"], 30, lambda: running.output)
+        wait_until(lambda: client.jobs(limit=1)["items"], what=lambda: running.output)
         run_id = client.trigger(client.jobs(limit=1)["items"][0]["job_id"])["run_id"]
-        assert client.wait(run_id)["state"] == "completed"
+        assert client.wait(run_id, timeout=PATIENCE)["state"] == "completed"
         for page in ("/", "/manual"):
-            with urllib.request.urlopen(client.base_url + page, timeout=20) as answer:
+            with urllib.request.urlopen(client.base_url + page, timeout=PATIENCE) as answer:
                 assert answer.status == 200
 
 
@@ -231,8 +231,9 @@ def test_a_worker_with_the_small_wheel_alone_runs_what_its_client_enqueues(
     by_celery = ["-m", "celery", "-A", "shop", "worker", "-Q", queue, "-c", "1", "-n", f"{queue}@here"]
     argv = by_celery if way == "celery" else ["-m", "itinerary", "--app", "shop:app", "-Q", queue, "-c", "1"]
     with Child([corner.environment.python, *argv], env=corner.env, cwd=tmp_path) as worker, service.client() as client:
-        assert client.wait(client.enqueue("shop.add", [1, 2], queue=queue)["run_id"])["result"] == [3, 1], worker.output
-        place, loaded = client.wait(client.enqueue("shop.loaded", queue=queue)["run_id"])["result"]
+        added = client.wait(client.enqueue("shop.add", [1, 2], queue=queue)["run_id"], timeout=PATIENCE)
+        assert added["result"] == [3, 1], worker.output
+        place, loaded = client.wait(client.enqueue("shop.loaded", queue=queue)["run_id"], timeout=PATIENCE)["result"]
         assert place.startswith(str(corner.environment.home))
         assert {"celery", "itinerary", "redis"} <= set(loaded)
         assert not FOREIGN & set(loaded)
@@ -240,8 +241,8 @@ def test_a_worker_with_the_small_wheel_alone_runs_what_its_client_enqueues(
         assert said == "[5, 1]\n[7, 1]\n[]\n"
         dsn = service.setting("ITINERARY_DATABASE_URL").replace("+psycopg", "")
         run_id = corner.run(IN_TRANSACTION, dsn, queue, cwd=tmp_path).strip()
-        assert client.wait(run_id)["result"] == [9, 1]
-        assert worker.stop(30) == 0
+        assert client.wait(run_id, timeout=PATIENCE)["result"] == [9, 1]
+        assert worker.stop(WARM_STOP) == 0
 
 
 RIGHT = """
@@ -386,7 +387,7 @@ def judged(program: str, folder: Path, python: str) -> list[tuple[int, str]]:
     env = project_env()
     del env["PYTHONPATH"]
     command = [*strict, "--config-file", str(settings), "--cache-dir", str(folder / "cache"), str(place)]
-    ended = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=240)
+    ended = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True)
     assert ended.stderr == ""
     found = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
     return sorted({(one["line"], one["code"]) for one in found if one["severity"] == "error"})

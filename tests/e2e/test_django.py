@@ -16,10 +16,10 @@ from itinerary.client.sync import Client
 from scheduler_service.runtime.run_file import REDIS_FILE
 from tests.support.fresh_environment import CannotInstall, skip_without_a_registry, with_small_wheel
 from tests.support.matrix import WHOLE
-from tests.support.processes import REPOSITORY, Child, project_env, wait_until
+from tests.support.processes import PATIENCE, REPOSITORY, Child, project_env, wait_until
 from tests.support.running import Running
 
-pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.postgres, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.postgres]
 
 # The command line as an installation has it, a program of its own.
 LAUNCHER = """#!/bin/sh
@@ -183,7 +183,7 @@ with override_settings(ITINERARY={"URL": f"http://127.0.0.1:{hangs.getsockname()
             assert robust
         except NoAnswer:
             assert not robust
-assert 1 <= time.monotonic() - began < 3, time.monotonic() - began
+assert 1 <= time.monotonic() - began < 9, "twice the default would be 10 seconds"
 assert Order.objects.filter(email__in=["True@example.org", "False@example.org"]).delete()[0] == 2
 assert [name for name, _ in said] == ["itinerary.django", "django.db.backends.base", "itinerary.django"], said
 assert "the run of orders.tasks.report that it was to enqueue is not confirmed: no answer" in said[0][1], said
@@ -235,10 +235,12 @@ with override_settings(ITINERARY={"URL": "http://127.0.0.1:9"}):
     away = browser.get("/admin/itinerary/run/")
     seen["away"] = [away.status_code, "no answer from the API" in away.content.decode()]
 import json, socket, time
+from itinerary.django import admin
+admin._PATIENCE = 0.2  # a client's own is 10 seconds
 silent = socket.create_server(("127.0.0.1", 0))
 began = time.monotonic()
 with override_settings(ITINERARY={"URL": f"http://127.0.0.1:{silent.getsockname()[1]}"}):
-    seen["silent"] = [browser.get("/admin/itinerary/run/").status_code, time.monotonic() - began < 8]
+    seen["silent"] = [browser.get("/admin/itinerary/run/").status_code, time.monotonic() - began < 9]
 print(json.dumps(seen))
 """
 
@@ -252,7 +254,7 @@ class Project:
     def manage(self, *words: str, status: int = 0, **env: str) -> str:
         """What one command of manage.py prints."""
         command = [self.python, "manage.py", *words]
-        ended = subprocess.run(command, cwd=self.folder, env=self.env | env, capture_output=True, text=True, timeout=90)
+        ended = subprocess.run(command, cwd=self.folder, env=self.env | env, capture_output=True, text=True)
         assert ended.returncode == status, ended.stdout + ended.stderr
         return ended.stdout + (ended.stderr if status else "")
 
@@ -289,7 +291,7 @@ def service(python: str, tmp_path_factory: pytest.TempPathFactory, module_postgr
     (folder / "probe" / "__init__.py").touch()
     (folder / "probe" / "tasks.py").write_text(PROBE)
     migrate = [python, "manage.py", "migrate", "-v", "0"]
-    subprocess.run(migrate, cwd=folder, env=project_env(**env), check=True, timeout=60)
+    subprocess.run(migrate, cwd=folder, env=project_env(**env), check=True)
     with Running(folder / ".itinerary", "--app", "shop.celery:app", "--worker-python", python, **env) as running:
         yield running
 
@@ -308,7 +310,7 @@ def test_an_order_that_is_rolled_back_enqueues_nothing(project: Project, service
     assert project.shell(PLACE).strip() == "['a@example.org']"
     with service.client() as client:
         (run,) = [run for run in client.all_runs() if run["task"] == "orders.tasks.confirm"]
-        assert client.wait(run["run_id"])["state"] == "completed"
+        assert client.wait(run["run_id"], timeout=PATIENCE)["state"] == "completed"
     counted = "from orders.models import Order; print(Order.objects.filter(confirmed=True).count())"
     assert project.shell(counted).strip() == "1"
 
@@ -332,7 +334,7 @@ def test_a_service_that_hangs_holds_a_commit_no_longer_than_the_setting(project:
 def test_a_run_goes_with_the_transaction_of_the_database_that_is_named(project: Project, service: Running) -> None:
     kept, dropped, refused, counted = json.loads(project.shell(TRANSACTIONAL))
     with service.client() as client:
-        assert client.wait(kept)["state"] == "completed"
+        assert client.wait(kept, timeout=PATIENCE)["state"] == "completed"
         assert dropped not in {run["run_id"] for run in client.all_runs()}
     assert refused == "connection_or_session"
     assert counted == [0, 1, 1, 1], "before and after a commit, before and after a rollback"
@@ -345,7 +347,9 @@ def test_each_forked_process_has_a_client_of_its_own(project: Project) -> None:
 def test_no_process_of_a_pool_uses_a_connection_of_another(service: Running) -> None:
     with service.client() as client:
         ids = [run["run_id"] for run in client.enqueue_batch([{"task": "probe.tasks.backends"}] * 2)]
-        (main, child, first, again), (_, other, second, _) = (client.wait(run_id)["result"] for run_id in ids)
+        (main, child, first, again), (_, other, second, _) = (
+            client.wait(run_id, timeout=PATIENCE)["result"] for run_id in ids
+        )
     assert child != other
     assert len({main, first, second}) == 3
     assert first == again
@@ -361,7 +365,7 @@ def test_jobs_beside_the_tasks_are_planned_applied_and_checked(project: Project,
     project.manage("itinerary", "check")
     with service.client() as client:
         assert {job.job_id for job in client.all_jobs()} == {"orders.now", "orders.tasks.report"}
-        assert client.wait(client.trigger("orders.now").run_id, raises=True).result == 0
+        assert client.wait(client.trigger("orders.now").run_id, raises=True, timeout=PATIENCE).result == 0
     config = """
 from local_settings import *
 CELERY_BEAT_SCHEDULER = "celery.beat:PersistentScheduler"
@@ -415,10 +419,10 @@ def test_rows_of_every_kind_move_in_from_django_celery_beat_and_back(project: Pr
     assert [each for each in shadow if any("please report" in found["why"] for found in each["differences"])] == []
     project.manage("itinerary", "import-beat", *place, "--apply", "--partly")
     with service.client() as client:
-        soon = (datetime.now(UTC) + timedelta(seconds=2)).isoformat()
+        soon = (datetime.now(UTC) + timedelta(seconds=8)).isoformat()
         client.patch_job("one-time", {"schedule": {"kind": "once", "at": soon}})
         for job_id, tenant, priority, name in (("often", "a", 2, "often"), ("one-time", None, 5, "one time")):
-            (done,) = wait_until(lambda job=job_id: _completed(client, job), 30, lambda: service.output)
+            (done,) = wait_until(lambda job=job_id: _completed(client, job), what=lambda: service.output)
             assert (done.result, done.priority) == ([["x"], {"k": [1, None]}, tenant, name], priority)
         assert "one time  last ran here" in project.manage("itinerary", "back-out")
         project.manage("itinerary", "back-out", "--apply")
@@ -433,7 +437,7 @@ def test_rows_of_every_kind_move_in_from_django_celery_beat_and_back(project: Pr
         env=project.env | {"ITINERARY_REDIS_URL": (service.data_dir / REDIS_FILE).read_text().strip()},
         cwd=project.folder,
     ) as beat:
-        beat.wait_for_line("Sending due task often", 30)
+        beat.wait_for_line("Sending due task often")
         assert "Sending due task one time" not in beat.output
 
 

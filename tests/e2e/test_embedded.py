@@ -11,7 +11,7 @@ from tests.support.command_line import COMMAND
 from tests.support.processes import Child, project_env, wait_until
 from tests.support.running import Running, own_redis_port
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.e2e
 
 PROGRAM = """
 import os, sys, threading
@@ -64,15 +64,15 @@ def test_functions_and_tasks_run_in_the_program_and_threads_add_jobs_meanwhile(t
     # Its standard input is empty: the line that the thread waits for comes at once.
     path = program(tmp_path, celery=celery)
     with Child([sys.executable, str(path)], env=project_env(PYTHONUNBUFFERED="1"), cwd=tmp_path) as child:
-        ran = child.wait_for_line("plain plain", 60)
+        ran = child.wait_for_line("plain plain")
         assert ran.split()[-2:] == ["hello", str(child.pid)]
-        child.wait_for_line("lambda lambda", 30)
-        child.wait_for_line("added", 30)
-        child.wait_for_line("late of nothing", 30)
+        child.wait_for_line("lambda lambda")
+        child.wait_for_line("added")
+        child.wait_for_line("late of nothing")
         if celery:
-            child.wait_for_line("task 7", 30)
+            child.wait_for_line("task 7")
         child.signal(signal.SIGINT)
-        assert child.wait(30) == 0, child.output
+        assert child.wait() == 0, child.output
         assert "over" in child.output
         assert "Traceback" not in child.output
 
@@ -82,9 +82,9 @@ def test_no_occurrence_runs_twice_and_a_second_start_goes_on(tmp_path: Path) -> 
     seen: list[str] = []
     for _ in range(2):
         with Child([sys.executable, str(path)], env=project_env(PYTHONUNBUFFERED="1"), cwd=tmp_path) as child:
-            wait_until(lambda child=child: child.output.count("plain plain") >= 3, 60, lambda: child.output)
+            wait_until(lambda child=child: child.output.count("plain plain") >= 3, what=lambda: child.output)
             child.signal(signal.SIGTERM)
-            assert child.wait(30) == 0, child.output
+            assert child.wait() == 0, child.output
             seen += re.findall(r"plain plain (\S+)", child.output)  # its threads print into one another
     assert len(seen) == len(set(seen)) >= 6
 
@@ -92,12 +92,12 @@ def test_no_occurrence_runs_twice_and_a_second_start_goes_on(tmp_path: Path) -> 
 def test_a_second_program_on_the_same_folder_says_who_is_there(tmp_path: Path) -> None:
     path = program(tmp_path, celery=False, waits=False)
     with Child([sys.executable, str(path)], env=project_env(), cwd=tmp_path) as first:
-        first.wait_for_line("plain plain", 60)
+        first.wait_for_line("plain plain")
         with Child([sys.executable, str(path)], env=project_env(), cwd=tmp_path) as second:
-            assert second.wait(30) == 1
+            assert second.wait() == 1
             assert f"pid {first.pid}" in second.output
         first.signal(signal.SIGINT)
-        assert first.wait(30) == 0
+        assert first.wait() == 0
 
 
 SECRETS = """
@@ -123,11 +123,11 @@ def test_arguments_that_name_secrets_have_their_values_in_the_function_and_nowhe
     allowed = {"ITINERARY_SECRET_ENV_NAMES": "API_KEY", "ITINERARY_SECRET_FOLDER": str(tmp_path), "API_KEY": values[0]}
     env = project_env(PYTHONUNBUFFERED="1", **allowed)
     with Child([sys.executable, str(tmp_path / "my_program.py")], env=env, cwd=tmp_path) as child:
-        child.wait_for_line("has 19 18", 60)
-        child.wait_for_line("no: *** ***", 30)
-        child.wait_for_line("HOME is not allowed: add it to ITINERARY_SECRET_ENV_NAMES", 30)
+        child.wait_for_line("has 19 18")
+        child.wait_for_line("no: *** ***")
+        child.wait_for_line("HOME is not allowed: add it to ITINERARY_SECRET_ENV_NAMES")
         child.signal(signal.SIGINT)
-        assert child.wait(30) == 0, child.output
+        assert child.wait() == 0, child.output
     kept = [path.read_bytes() for path in (tmp_path / ".itinerary").rglob("*") if path.is_file()]
     for value in values:
         assert value not in child.output
@@ -155,13 +155,12 @@ def test_the_same_file_is_applied_to_a_service_whose_worker_runs_its_functions(t
     with Running(tmp_path / ".itinerary", "--app", "my_jobs:schedule") as running:
         env = project_env(ITINERARY_DATA_DIR=str(running.data_dir))
         with Child([*COMMAND, "jobs", "apply", "my_jobs.py", "--yes"], env=env, cwd=tmp_path) as applying:
-            assert applying.wait(60) == 0, applying.output
+            assert applying.wait() == 0, applying.output
         with running.client() as client:
             for job_id, result in (("report", "report at 2"), ("nameless", "nameless")):
                 done = wait_until(
                     lambda job_id=job_id: client.runs(job_id=job_id, state="completed")["items"],
-                    60,
-                    lambda: running.output,
+                    what=lambda: running.output,
                 )
                 assert str(done[0]["result"]).startswith(result)
         assert running.stop() == 0

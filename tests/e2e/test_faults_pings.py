@@ -42,7 +42,7 @@ def database(database_url: str) -> Iterator[Database]:
 def killed(url: str, point: str) -> None:
     """A process of its own gets to this point, and no further."""
     command = [sys.executable, "-m", "tests.support.killed_beside", url, point]
-    done = subprocess.run(command, env=project_env(), capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=project_env(), capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fault_bed import LOST_SECONDS, FaultBed
+from tests.support.fault_bed import LOST_SECONDS, PATIENT, FaultBed
 from tests.support.processes import wait_until
 from tests.support.redis_server import RedisServer
 
-pytestmark = [pytest.mark.e2e, pytest.mark.postgres, pytest.mark.redis, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.postgres, pytest.mark.redis]
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_a_redis_that_comes_back_empty_gets_all_that_is_pending_again_and_starts
     bed: FaultBed, module_redis: RedisServer
 ) -> None:
     run_ids = bed.enqueue(10, queue="unread")
-    wait_until(lambda: all(bed.run(run_id).published_at for run_id in run_ids), 20, lambda: bed.outputs)
+    wait_until(lambda: all(bed.run(run_id).published_at for run_id in run_ids), what=lambda: bed.outputs)
     module_redis.kill()
     for path in module_redis.folder.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -93,6 +93,7 @@ def test_a_redis_set_back_to_an_older_copy_of_its_data_starts_nothing_twice(
 def test_while_redis_is_frozen_the_leader_keeps_its_lease_and_calls_nothing_lost(
     bed: FaultBed, module_redis: RedisServer
 ) -> None:
+    bed.sole_leader("taking over", "hold", **PATIENT)
     term = bed.term()
     module_redis.freeze()
     bed.enqueue(3, tell=False)
@@ -137,6 +138,6 @@ def test_a_redis_that_may_evict_is_reported_by_the_leader(bed: FaultBed) -> None
         client.config_set("maxmemory-policy", "allkeys-lru")
         leader = bed.leader().wait_standing_by()
         bed.stop_others(leader)
-        leader.child.wait_for_line("set maxmemory-policy noeviction", 20)
+        leader.child.wait_for_line("set maxmemory-policy noeviction")
         client.config_set("maxmemory-policy", "noeviction")
     bed.reconcile()

@@ -17,9 +17,9 @@ from tests.support.processes import wait_until
 from tests.support.records import Truth
 from tests.support.redis_server import RedisServer
 
-pytestmark = [pytest.mark.e2e, pytest.mark.postgres, pytest.mark.redis, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.postgres, pytest.mark.redis]
 
-POINTS = ("received", "claimed", "running", "ended", "reported")
+POINTS = ("received", "claimed", "running", "ended", "handed over", "reported")
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def told(bed: FaultBed) -> Story:
     queues = [*(f"main-{point}" for point in POINTS), "malformed", "frozen", "unlimited"]
     doomed = {queue: bed.worker(queues=queue, concurrency=1, wait=False) for queue in queues}
     for child in doomed.values():
-        child.wait_for_line("ready.", 60)
+        child.wait_for_line("ready.")
     ids = {}
     (first,) = bed.enqueue()  # until a worker's child has spoken once, none is known to be able to
     bed.wait_state(first, "completed")
@@ -76,8 +76,8 @@ def told(bed: FaultBed) -> Story:
     bed.wait_state(ids["after malformed"], "completed")
     malformed = doomed.pop("malformed")
     for queue, child in doomed.items():
-        assert child.wait(30) == -signal.SIGKILL, (queue, child.output)
-    wait_until(lambda: bed.run(ids["unlimited"]).attempt == 2, 30, lambda: f"another attempt{bed.outputs}")
+        assert child.wait() == -signal.SIGKILL, (queue, child.output)
+    wait_until(lambda: bed.run(ids["unlimited"]).attempt == 2, what=lambda: f"another attempt{bed.outputs}")
     limit_gate.touch()
     bed.ended(ids["unlimited"])
     bed.worker(queues=",".join(queues), concurrency=2)  # what a supervisor does
@@ -90,7 +90,7 @@ def told(bed: FaultBed) -> Story:
     bed.reconcile()
     runs = {name: bed.run(run_id) for name, run_id in ids.items()}
     for name in ("frozen", "unlimited"):
-        wait_until(lambda: bed.late_reports(ids[name]), 20, lambda: f"its late report{bed.outputs}")  # noqa: B023
+        wait_until(lambda: bed.late_reports(ids[name]), what=lambda: f"its late report{bed.outputs}")  # noqa: B023
     assert not bed.violations()
     return Story(runs, bed.truth(), set(bed.endings("tick")), malformed.running)
 
@@ -99,8 +99,15 @@ def test_the_jobs_of_healthy_workers_go_on_meanwhile(story: Story) -> None:
     assert story.ticks == {("completed", 1)}
 
 
-@pytest.mark.parametrize("whom", ["child", "main"])
-@pytest.mark.parametrize(("point", "counts"), [("claimed", (0, 0)), ("running", (1, 0)), ("ended", (1, 1))])
+@pytest.mark.parametrize(
+    ("whom", "point", "counts"),
+    [
+        *((whom, "claimed", (0, 0)) for whom in ("child", "main")),
+        *((whom, "running", (1, 0)) for whom in ("child", "main")),
+        *((whom, "ended", (1, 1)) for whom in ("child", "main")),
+        ("main", "handed over", (1, 1)),
+    ],
+)
 def test_an_attempt_whose_worker_is_killed_after_the_claim_is_lost_once_and_tried_again(
     story: Story, whom: str, point: str, counts: tuple[int, int]
 ) -> None:
@@ -112,11 +119,11 @@ def test_an_attempt_whose_worker_is_killed_after_the_claim_is_lost_once_and_trie
     assert lost.outcome == "lost" if whom == "main" else lost.reason == "worker_lost"
 
 
-@pytest.mark.parametrize("whom", ["child", "main"])
-def test_a_worker_killed_after_the_report_costs_no_attempt(story: Story, whom: str) -> None:
-    run = story.runs[f"{whom} reported"]
+@pytest.mark.parametrize("name", ["child handed over", "child reported", "main reported"])
+def test_a_worker_killed_after_the_report_costs_no_attempt(story: Story, name: str) -> None:
+    run = story.runs[name]
     assert (run.state, run.attempt) == (RunState.COMPLETED, 1)
-    assert story.counts(f"{whom} reported", 1) == (1, 1)
+    assert story.counts(name, 1) == (1, 1)
 
 
 @pytest.mark.parametrize("whom", ["child", "main"])

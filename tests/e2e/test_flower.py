@@ -15,11 +15,11 @@ from scheduler_service.flower_server.tickets import LOGIN_PATH, new_ticket, seal
 from tests.support.browser import Browser, find_browser
 from tests.support.command_line import Itinerary
 from tests.support.flower_process import PASSWORD, FlowerProcess, flower, routes
-from tests.support.processes import Child, project_env, wait_until
+from tests.support.processes import PATIENCE, Child, project_env, wait_until
 from tests.support.redis_server import RedisServer
-from tests.support.running import Running
+from tests.support.running import WarmRunning
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 BROWSER = find_browser()
 
@@ -107,7 +107,7 @@ def test_flower_keeps_a_bounded_number_of_tasks(setting: dict[str, str], most: i
     ask += "from scheduler_service.flower_server.serve import guarded_flower\n"
     ask += "print('keeps', guarded_flower(load_settings(), 'x', Celery()).events.state.max_tasks_in_memory)"
     with Child([sys.executable, "-c", ask], env=project_env(**setting)) as child:
-        assert child.wait_for_line("keeps", 30) == f"keeps {most}\n"
+        assert child.wait_for_line("keeps") == f"keeps {most}\n"
 
 
 @contextmanager
@@ -135,7 +135,7 @@ def foreign_page() -> Iterator[str]:
 @pytest.mark.skipif(BROWSER is None, reason="there is no Chromium here; ITINERARY_TEST_BROWSER can name one")
 def test_in_a_browser_one_click_leads_in_and_a_foreign_page_reads_and_does_nothing(tmp_path: Path) -> None:
     with (
-        Running(tmp_path / "data") as up,
+        WarmRunning(tmp_path / "data") as up,
         foreign_page() as evil,
         Browser(str(BROWSER), tmp_path / "profile") as browser,
     ):
@@ -144,12 +144,12 @@ def test_in_a_browser_one_click_leads_in_and_a_foreign_page_reads_and_does_nothi
         asked = FlowerProcess(int(up.setting("ITINERARY_FLOWER_PORT")), up.process or pytest.fail("it does not run"))
         # It answers before it hears events, and a page of a task that it has not heard of yet stays as it is.
         workers = "/workers?json=1"
-        wait_until(lambda: "heartbeats" in asked.ask("GET", workers, password=password).text, 60, "an event")
+        wait_until(lambda: "heartbeats" in asked.ask("GET", workers, password=password).text, what="an event")
         with up.client() as client:
             run = client.enqueue("itinerary.echo", kwargs={"card": "4111"})
-            client.wait(run["run_id"])
+            client.wait(run["run_id"], timeout=PATIENCE)
         known = f"/api/task/info/{run['run_id']}~1"
-        wait_until(lambda: asked.ask("GET", known, password=password).status == 200, 30, "the event of the run")
+        wait_until(lambda: asked.ask("GET", known, password=password).status == 200, what="the event of the run")
         browser.view(1280)
         browser.open(f"{up.written['api_url']}/runs/{run['run_id']}")
         browser.click('a[href^="/flower?to="]')
@@ -174,7 +174,7 @@ def test_in_a_browser_one_click_leads_in_and_a_foreign_page_reads_and_does_nothi
         browser.run(f"document.body.innerHTML = '<iframe src=\"{flower_url}/tasks\"></iframe>'")
         with up.client() as client:
             after = client.enqueue("itinerary.echo", kwargs={"card": "after"})
-            client.wait(after["run_id"])
+            client.wait(after["run_id"], timeout=PATIENCE)
         started = [line for line in up.output.splitlines() if "itinerary.echo[" in line and "received" in line]
         assert len(started) == 2, started
         assert up.output.count(password) == 1  # told once, when it was created

@@ -9,10 +9,10 @@ import pytest
 
 from itinerary.client.sync import Client
 from tests.support.command_line import COMMAND
-from tests.support.processes import CHECKOUT, Child, project_env, wait_until
-from tests.support.running import Running
+from tests.support.processes import CHECKOUT, WARM_STOP, Child, project_env, wait_until
+from tests.support.running import Running, WarmRunning
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 
 SHOP = '''
 """Somebody's shop."""
@@ -58,7 +58,7 @@ class Shop:
     def itinerary(self, running: Running, *words: str) -> str:
         env = {**self.env, "ITINERARY_DATA_DIR": str(running.data_dir)}
         with Child([*COMMAND, *words], env=env, cwd=self.folder) as child:
-            assert child.wait(60) == 0, child.output
+            assert child.wait() == 0, child.output
             return child.output
 
     def counted(self) -> list[str]:
@@ -73,21 +73,21 @@ class Shop:
 def test_a_celery_project_is_moved_in_by_the_readme_alone_and_back_out_again(tmp_path: Path, redis_url: str) -> None:
     shop = Shop(tmp_path / "shop", redis_url)
     with shop.worker() as worker, shop.beat() as beat:  # as it was
-        wait_until(lambda: shop.counts_more(2), 60, lambda: worker.output + beat.output)
+        wait_until(lambda: shop.counts_more(2), what=lambda: worker.output + beat.output)
         beat.stop()
-        worker.stop(30)
+        worker.stop(WARM_STOP)
     by_beat = len(shop.counted())
 
-    with Running(tmp_path / ".itinerary", ITINERARY_REDIS_URL=redis_url) as running:
+    with WarmRunning(tmp_path / ".itinerary", ITINERARY_REDIS_URL=redis_url) as running:
         shown = shop.itinerary(running, "jobs", "import-beat", "shop:app")
         assert "+ count-stock  from count stock" in shown
         assert "2 can be moved, 0 cannot" in shown
         assert "no time differs" in shop.itinerary(running, "shadow", "shop:app", "--hours", "24")
         shop.module.write_text(shop.module.read_text() + ATTACHED)
         with shop.worker() as worker:
-            worker.wait_for_line("ready", 60)
+            worker.wait_for_line("ready")
             shop.itinerary(running, "jobs", "import-beat", "shop:app", "--apply")
-            wait_until(lambda: shop.counts_more(by_beat + 3), 60, lambda: worker.output + running.output)
+            wait_until(lambda: shop.counts_more(by_beat + 3), what=lambda: worker.output + running.output)
             with running.client() as client:
                 done = client.runs(job_id="count-stock", state="completed")["items"]
                 assert {run["result"] for run in done} == {"stock"}
@@ -95,8 +95,8 @@ def test_a_celery_project_is_moved_in_by_the_readme_alone_and_back_out_again(tmp
             assert "2 removed" in shop.itinerary(running, "jobs", "apply", "none.json", "--yes")
             with running.client() as client:
                 assert client.jobs()["items"] == []
-                wait_until(lambda: not _open_runs(client), 60, "the last runs to end")
-            worker.stop(30)
+                wait_until(lambda: not _open_runs(client), what="the last runs to end")
+            worker.stop(WARM_STOP)
         assert running.stop() == 0
 
     ran = shop.counted()
@@ -104,7 +104,7 @@ def test_a_celery_project_is_moved_in_by_the_readme_alone_and_back_out_again(tmp
     assert all(task_id.startswith("count-stock_") for task_id in ran[by_beat:])
     shop.module.write_text(shop.module.read_text().replace(ATTACHED, ""))
     with shop.worker() as worker, shop.beat() as beat:  # as it was, again
-        wait_until(lambda: shop.counts_more(len(ran) + 2), 60, lambda: worker.output + beat.output)
+        wait_until(lambda: shop.counts_more(len(ran) + 2), what=lambda: worker.output + beat.output)
     assert not any("~" in task_id for task_id in shop.counted()[len(ran) :])
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.deployment import Deployment
-from tests.support.processes import wait_until
+from tests.support.processes import PATIENCE, wait_until
 from tests.support.webhook_receiver import SECRET, WebhookReceiver, is_signed
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.postgres, pytest.mark.redis, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.postgres, pytest.mark.redis]
 
 
 def channel_to(receiver: WebhookReceiver) -> str:
@@ -39,17 +39,17 @@ def test_what_goes_wrong_is_told_once_whoever_is_killed(tmp_path: Path, postgres
                 client.enqueue("itinerary.sleep", [100], queue=queue, must_end_within="1s")
             for _ in range(20):
                 client.enqueue("itinerary.fail", kwargs={"message": "no such order"})
-        wait_until(lambda: receiver.posts, 20, lambda: deployed.output)
+        wait_until(lambda: receiver.posts, what=lambda: deployed.output)
         assert receiver.taken == []
         # The channel hangs, but no run waits for it.
-        wait_until(lambda: chat.posts, 20, lambda: deployed.output)
+        wait_until(lambda: chat.posts, what=lambda: deployed.output)
         with deployed.client() as client:
-            assert client.wait(client.enqueue("itinerary.echo")["run_id"], timeout=10)["state"] == "completed"
+            assert client.wait(client.enqueue("itinerary.echo")["run_id"], timeout=PATIENCE)["state"] == "completed"
 
         # The failures are committed and their message was refused: another leader brings it, and says who was lost.
         deployed.parts[first].kill_alone()
-        wait_until(lambda: receiver.of_type("run.failed"), 40, lambda: deployed.output)
-        wait_until(lambda: receiver.of_type("leader.lost"), 20, lambda: deployed.output)
+        wait_until(lambda: receiver.of_type("run.failed"), what=lambda: deployed.output)
+        wait_until(lambda: receiver.of_type("leader.lost"), what=lambda: deployed.output)
         (failed,) = receiver.of_type("run.failed")
         assert failed.message_id == receiver.posts[0].message_id
         (item,) = failed.body["data"]["items"]
@@ -58,17 +58,17 @@ def test_what_goes_wrong_is_told_once_whoever_is_killed(tmp_path: Path, postgres
         assert all(map(is_signed, receiver.posts))
 
         # The channel gets what it asked for, from the next leader.
-        wait_until(lambda: chat.taken, 60, lambda: deployed.output)
+        wait_until(lambda: chat.taken, what=lambda: deployed.output)
         assert [post.body["title"] for post in chat.taken] == ["[Itinerary] 20 runs failed for good (itinerary.fail)."]
 
         # The SLAs are missed once, whoever leads.
-        wait_until(lambda: len(missed_slas(receiver)) == 2, 90, lambda: deployed.output)
+        wait_until(lambda: len(missed_slas(receiver)) == 2, what=lambda: deployed.output)
 
         # Nobody is left to lead: the API says so.
         for name in ("leader-1", "leader-2"):
             if deployed.parts[name].running:
                 deployed.parts[name].kill_alone()
-        wait_until(lambda: receiver.of_type("leader.absent"), 30, lambda: deployed.output)
+        wait_until(lambda: receiver.of_type("leader.absent"), what=lambda: deployed.output)
         (absent,) = receiver.of_type("leader.absent")
         assert absent.body["text"] == "nobody leads: nothing is started"
         assert len(receiver.of_type("run.failed")) == 1

@@ -18,7 +18,6 @@ from tests.support.processes import wait_until
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.postgres,
-    pytest.mark.timeout(240),
     pytest.mark.skipif(find_pgbouncer() is None, reason=ABSENT),
 ]
 PASSWORD = "se/cr et@x#%?"
@@ -52,11 +51,11 @@ def test_what_was_answered_is_there_and_runs(leads: str, module_postgres_url: st
             url = make_url(pooler.url).set(drivername="postgresql").render_as_string(hide_password=False)
             with psycopg.connect(url) as mine:
                 run_ids.append(enqueue_in(mine, "recording.note"))
-            wait_until(lambda: {client.run(r)["state"] for r in run_ids} == {"completed"}, 60, lambda: system.output)
+            wait_until(lambda: {client.run(r)["state"] for r in run_ids} == {"completed"}, what=lambda: system.output)
             for words in (["prune"], ["doctor"], ["migrate"]):
                 done = subprocess.run(
                     [sys.executable, "-m", "scheduler_service.cli", *words],
-                    env=system.env, capture_output=True, text=True, timeout=60,
+                    env=system.env, capture_output=True, text=True,
                 )  # fmt: skip
                 assert words == ["doctor"] or done.returncode == 0, done.stderr
                 assert PASSWORD not in done.stdout + done.stderr

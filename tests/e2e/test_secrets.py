@@ -9,11 +9,11 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
-from tests.support.processes import free_port, wait_until
+from tests.support.processes import PATIENCE, free_port, wait_until
 from tests.support.running import Running
 from tests.support.webhook_receiver import SECRET, WebhookReceiver
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 KEY, PASSWORD = "key-of-the-tests-own", "password-of-the-test"
 PAGES = (
     "", "failures", "failures?within=1h", "jobs", "jobs/spent", "jobs/spent/edit", "runs", "runs/{run}",
@@ -41,7 +41,7 @@ def read(url: str, password: str | None = None) -> str:
     request = urllib.request.Request(url)
     if password is not None:
         request.add_header("Authorization", "Basic " + base64.b64encode(f"itinerary:{password}".encode()).decode())
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
         return str(answer.read().decode())
 
 
@@ -60,18 +60,18 @@ def test_nothing_that_is_shown_or_sent_of_a_failure_holds_a_secret_argument(tmp_
         up.wait_for("flower")
         flower_password = (up.data_dir / "flower.password").read_text().strip()
         workers = f"{up.written['flower_url']}/workers?json=1"
-        wait_until(lambda: "heartbeats" in read(workers, flower_password), 60, lambda: up.output)
+        wait_until(lambda: "heartbeats" in read(workers, flower_password), what=lambda: up.output)
         with up.client() as client:
             client.create_job(
                 {"job_id": "spent", "task": "itinerary.fail", "kwargs": {"message": message},
                  "schedule": {"kind": "hourly", "minute": 0}}
             )  # fmt: skip
             run_id = client.trigger("spent")["run_id"]
-            assert client.wait(run_id)["state"] == "failed"
-        wait_until(lambda: hook.of_type("run.failed") and mailbox.mails, 60, lambda: up.output)
+            assert client.wait(run_id, timeout=PATIENCE)["state"] == "failed"
+        wait_until(lambda: hook.of_type("run.failed") and mailbox.mails, what=lambda: up.output)
         api_url, flower_url = up.written["api_url"], up.written["flower_url"]
         shown = {page: read(f"{api_url}/{page.format(run=run_id)}") for page in PAGES}
-        wait_until(lambda: "FAILURE" in read(f"{flower_url}/api/tasks", flower_password), 60, lambda: up.output)
+        wait_until(lambda: "FAILURE" in read(f"{flower_url}/api/tasks", flower_password), what=lambda: up.output)
         shown |= {page: read(f"{flower_url}/{page}", flower_password) for page in ("tasks", "api/tasks")}
         shown |= {"mail": "\n".join(mailbox.mails), "hook": "\n".join(post.raw.decode() for post in hook.posts)}
         shown["console"] = up.output

@@ -17,10 +17,10 @@ from itinerary.client.sync import Client
 from itinerary.protocol.instants import parse_instant
 from itinerary.protocol.trace_ids import trace_id_of
 from tests.support.otlp_receiver import OtlpReceiver, Received
-from tests.support.processes import wait_until
+from tests.support.processes import PATIENCE, wait_until
 from tests.support.running import Running
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 APP = "tests.e2e.traced_app:app"
 PASSWORD = "open sesame"
 CALLER = TracerProvider().get_tracer("a program that enqueues")
@@ -57,8 +57,7 @@ def spans(system: Running, collector: OtlpReceiver) -> Callable[..., list[Receiv
     def wait_for(run_id: str, *names: str) -> list[Received]:
         wait_until(
             lambda: len(collector.of_run(run_id)) >= len(names),
-            20,
-            lambda: f"{names} in {collector.of_run(run_id)}\n{system.output}",
+            what=lambda: f"{names} in {collector.of_run(run_id)}\n{system.output}",
         )
         found = collector.of_run(run_id)
         assert [span.name for span in found] == list(names)
@@ -73,7 +72,7 @@ def test_a_run_is_one_trace_from_who_enqueued_it_to_its_own_spans(
     with CALLER.start_as_current_span("checkout") as checkout:
         run = client.enqueue("shop.order", kwargs={"number": 1})
     caller = checkout.get_span_context()
-    done = client.wait(run["run_id"])
+    done = client.wait(run["run_id"], timeout=PATIENCE)
     enqueued, dispatched, ran = spans(run["run_id"], "enqueue shop.order", "dispatch shop.order", "run shop.order")
     (own,) = [span for span in collector.spans if span.parent == ran.span_id]
 
@@ -100,7 +99,7 @@ def test_each_attempt_of_a_failing_task_is_told_with_its_error(
     client: Client, spans: Callable[..., list[Received]]
 ) -> None:
     run = client.enqueue("shop.refuse", retry={"max_attempts": 2, "initial": "1s", "jitter": False})
-    client.wait(run["run_id"])
+    client.wait(run["run_id"], timeout=PATIENCE)
     attempt = ("dispatch shop.refuse", "run shop.refuse")
     enqueued, first, ran, second, again = spans(run["run_id"], "enqueue shop.refuse", *attempt, *attempt)
     assert {first.parent, second.parent} == {enqueued.span_id}
@@ -118,7 +117,7 @@ def test_what_a_task_enqueues_belongs_to_its_trace(
     client: Client, system: Running, spans: Callable[..., list[Received]]
 ) -> None:
     run = client.enqueue("shop.follow", kwargs={"api": system.written["api_url"]})
-    next_run = client.wait(run["run_id"])["result"]
+    next_run = client.wait(run["run_id"], timeout=PATIENCE)["result"]
     *_, ran = spans(run["run_id"], "enqueue shop.follow", "dispatch shop.follow", "run shop.follow")
     enqueued, *_ = spans(next_run, "enqueue shop.order", "dispatch shop.order", "run shop.order")
     assert (enqueued.trace_id, enqueued.parent) == (ran.trace_id, ran.span_id)
@@ -128,7 +127,7 @@ def test_a_scheduled_run_has_the_trace_that_its_id_stands_for(
     client: Client, system: Running, spans: Callable[..., list[Received]]
 ) -> None:
     client.put_job("often", {"task": "shop.order", "args": [3], "schedule": {"kind": "interval", "every": "2s"}})
-    run = wait_until(lambda: client.runs(job_id="often", state="completed")["items"], 30, lambda: system.output)[-1]
+    run = wait_until(lambda: client.runs(job_id="often", state="completed")["items"], what=lambda: system.output)[-1]
     client.delete_job("often")
     dispatched, ran = spans(run["run_id"], "dispatch shop.order", "run shop.order")
     trace_id = trace_id_of(run["run_id"], None)
@@ -142,7 +141,7 @@ def flower(system: Running) -> str:
     """Where Flower answers, once it hears events: it answers some seconds before."""
     system.wait_for("flower")
     url: str = system.written["flower_url"]
-    wait_until(lambda: "heartbeats" in page(f"{url}/workers?json=1", PASSWORD), 60, lambda: system.output, 0.2)
+    wait_until(lambda: "heartbeats" in page(f"{url}/workers?json=1", PASSWORD), what=lambda: system.output, every=0.2)
     return url
 
 
@@ -160,7 +159,7 @@ def test_flower_shows_each_attempt_under_its_own_id_with_its_task_and_state(
     good = client.enqueue("shop.order", kwargs={"number": 4})["run_id"]
     bad = client.enqueue("shop.refuse", retry={"max_attempts": 2, "initial": "1s"})["run_id"]
     long = client.enqueue("shop.wait")["run_id"]
-    wait_until(lambda: state_in(flower, f"{long}~1") == "STARTED", 20, lambda: system.output, 0.2)
+    _has_state(system, flower, f"{long}~1", "STARTED")
     client.cancel(long)
     for task_id, name, state in [
         (f"{good}~1", "shop.order", "SUCCESS"),
@@ -168,7 +167,7 @@ def test_flower_shows_each_attempt_under_its_own_id_with_its_task_and_state(
         (f"{bad}~2", "shop.refuse", "FAILURE"),
         (f"{long}~1", "shop.wait", "REVOKED"),
     ]:
-        wait_until(lambda: state_in(flower, task_id) == state, 20, lambda: f"{task_id} {state}\n{system.output}", 0.2)  # noqa: B023
+        _has_state(system, flower, task_id, state)
         known = shown(flower, f"/api/task/info/{quote(task_id)}")
         assert (known["uuid"], known["name"], known["worker"]) == (task_id, name, client.workers()[0]["name"])
     assert shown(flower, f"/api/task/info/{quote(good)}~1")["kwargs"] == "{'number': 4}"
@@ -186,8 +185,8 @@ def test_flower_shows_the_queues_that_the_workers_consume(client: Client, flower
 
 def test_a_runs_page_leads_to_its_tasks_in_flower(client: Client, system: Running, flower: str) -> None:
     run_id = client.enqueue("shop.refuse", retry={"max_attempts": 2, "initial": "1s"})["run_id"]
-    client.wait(run_id)
-    wait_until(lambda: state_in(flower, f"{run_id}~2") == "FAILURE", 20, lambda: system.output, 0.2)
+    client.wait(run_id, timeout=PATIENCE)
+    _has_state(system, flower, f"{run_id}~2", "FAILURE")
     linked = links_of(system, run_id)
     assert set(linked) == {f"{flower}/task/{run_id}~{attempt}" for attempt in (1, 2)}
     for link in linked:
@@ -200,11 +199,17 @@ def test_a_runs_page_leads_to_its_tasks_in_flower(client: Client, system: Runnin
 def test_so_does_that_of_a_scheduled_run_with_a_time_in_its_id(client: Client, system: Running, flower: str) -> None:
     at = datetime.now(UTC) + timedelta(seconds=1)
     client.put_job("once", {"task": "shop.order", "args": [5], "schedule": {"kind": "once", "at": at.isoformat()}})
-    run = wait_until(lambda: client.runs(job_id="once", state="completed")["items"], 30, lambda: system.output)[0]
-    wait_until(lambda: state_in(flower, f"{run['run_id']}~1") == "SUCCESS", 20, lambda: system.output, 0.2)
+    run = wait_until(lambda: client.runs(job_id="once", state="completed")["items"], what=lambda: system.output)[0]
+    _has_state(system, flower, f"{run['run_id']}~1", "SUCCESS")
     assert ":" in run["run_id"]
     for link in links_of(system, run["run_id"]):
         assert f"{run['run_id']}~1" in page(link, PASSWORD)
+
+
+def _has_state(system: Running, flower: str, task_id: str, state: str) -> None:
+    """Wait until Flower shows this state of the task."""
+    seen = lambda: f"{task_id} to be {state}\n{system.output}"  # noqa: E731
+    wait_until(lambda: state_in(flower, task_id) == state, what=seen, every=0.2)
 
 
 def links_of(system: Running, run_id: str) -> list[str]:
@@ -235,6 +240,6 @@ def page(url: str, password: str | None = None) -> str:
     if password is not None:
         login = base64.b64encode(f"itinerary:{password}".encode()).decode()
         request.add_header("Authorization", f"Basic {login}")
-    with urllib.request.urlopen(request, timeout=15) as answer:
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
         text: str = answer.read().decode()
     return text

@@ -10,7 +10,7 @@ from tests.support.deployment import Deployment
 from tests.support.processes import wait_until
 from tests.support.sentinels import MASTER, Sentinels
 
-pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.postgres, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.postgres]
 
 BEFORE, AFTER = 150, 150
 
@@ -27,7 +27,7 @@ def test_a_master_that_dies_under_load_loses_and_doubles_nothing(module_postgres
     ):
         note = {"task": "recording.note", "kwargs": {"seconds": 0.02}}
         run_ids = [run["run_id"] for run in client.enqueue_batch([note] * BEFORE)]
-        wait_until(lambda: record.exists() and len(record.read_text().splitlines()) > 40, 30, lambda: system.output)
+        wait_until(lambda: record.exists() and len(record.read_text().splitlines()) > 40, what=lambda: system.output)
         redis.kill()
         run_ids += [run["run_id"] for run in client.enqueue_batch([note] * AFTER)]
 
@@ -38,7 +38,7 @@ def test_a_master_that_dies_under_load_loses_and_doubles_nothing(module_postgres
             states = Counter(run["state"] for run in client.all_runs())
             return states["completed"] + states["failed"] == len(run_ids)
 
-        wait_until(ended, 120, lambda: redis.output[-3000:] + system.output[-3000:], every=0.5)
+        wait_until(ended, what=lambda: redis.output[-3000:] + system.output[-3000:], every=0.5)
         runs = [client.run(run_id) for run_id in run_ids]
         started = Counter(
             entry["task_id"] for entry in map(json.loads, record.read_text().splitlines()) if entry["event"] == "start"

@@ -1,6 +1,7 @@
 """deploy/'s topology for real: scaled under load, then every part replaced one after the other, and nothing noticed."""
 
 import itertools
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -14,12 +15,12 @@ from tests.support.processes import wait_until
 from tests.support.records import occurrences, read_truth, seconds
 from tests.support.topology import Load, Topology, eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.postgres, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.postgres]
 
 APP = "tests.e2e.recording_app:app"
 PENDING = 'scheduler_queue_pending_runs{queue="default"}'
-LATEST_START = 15.0
-"""Far above what a takeover costs (below 6 s even after a crash), far below the 30 s of misfire.grace."""
+LEASE_SECONDS = 30
+"""The most that the setting allows: a leader that waited for the end of a lease that was given up would be seen."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Outcome:
     record: Path
     topology: Topology
     led: int
+    scaled_at: float
 
     def of(self, job_id: str) -> list[dict[str, Any]]:
         return [run for run in self.runs if run["job_id"] == job_id]
@@ -41,17 +43,20 @@ def outcome(module_postgres_url: str, tmp_path_factory: pytest.TempPathFactory) 
     """Jobs each second and clients that enqueue, while all of it is scaled and replaced."""
     folder = tmp_path_factory.mktemp("topology")
     record = folder / "record.jsonl"
-    with Topology(folder, module_postgres_url, app=APP, RECORD_FILE=str(record)) as topology, ExitStack() as stack:
+    settings = {"RECORD_FILE": str(record), "ITINERARY_LEASE_TTL": f"{LEASE_SECONDS}s"}
+    with Topology(folder, module_postgres_url, app=APP, **settings) as topology, ExitStack() as stack:
         clients = [stack.enter_context(client) for client in topology.clients()]
         _add_jobs(clients[0])
-        with Load(clients, "recording.note", {"seconds": 0.25}).running() as load:
+        with Load(clients, "recording.note").running() as load:
             _scale(topology, load)
+            scaled_at = time.time()
             _replace_each(topology)
+            wait_until(lambda: len(load.accepted) > 100, what=lambda: topology.output)
         for job_id in ("tick", "long"):
             clients[0].pause_job(job_id, "enough")
-        wait_until(lambda: _all_final(clients[0]), 60, lambda: topology.output, 0.5)
+        wait_until(lambda: _all_final(clients[0]), what=lambda: topology.output, every=0.5)
         led = len(topology.lines_with("leading"))
-        yield Outcome(list(clients[0].all_runs()), dict(load.accepted), record, topology, led)
+        yield Outcome(list(clients[0].all_runs()), dict(load.accepted), record, topology, led, scaled_at)
 
 
 def _add_jobs(client: Client) -> None:
@@ -64,23 +69,23 @@ def _add_jobs(client: Client) -> None:
 
 def _scale(topology: Topology, load: Load) -> None:
     """One worker cannot keep up, eight can: what the autoscaler looks at must say so."""
-    load.rate = 14
-    eventually(lambda: topology.figure(PENDING), lambda n: n > 8, 30, "the queue to grow")
+    load.rate, load.kwargs = 8, {"seconds": 1}
+    eventually(lambda: topology.figure(PENDING), lambda n: n > 8, "the queue to grow")
     more = [f"worker-{number}" for number in range(2, 9)]
     for name in more:
         topology.start(name)
-    eventually(lambda: topology.figure("scheduler_workers_alive"), lambda n: n == 8, 60, "eight workers")
-    eventually(lambda: topology.figure(PENDING), lambda n: n <= 2, 40, "the queue to be worked off")
-    load.rate = 4
+    eventually(lambda: topology.figure("scheduler_workers_alive"), lambda n: n == 8, "eight workers")
+    eventually(lambda: topology.figure(PENDING), lambda n: n <= 2, "the queue to be worked off")
+    load.rate, load.kwargs = 4, {"seconds": 0.1}
     topology.stop(*more)
-    eventually(lambda: topology.figure("scheduler_workers_alive"), lambda n: n == 1, 40, "one worker")
+    eventually(lambda: topology.figure("scheduler_workers_alive"), lambda n: n == 1, "one worker")
 
 
 def _replace_each(topology: Topology) -> None:
     """What a rolling upgrade does: leaders and APIs in place, a worker after its successor has come."""
     for name in ("leader-1", "leader-2", "api-1", "api-2"):
         topology.restart(name)
-    eventually(lambda: topology.figure("scheduler_is_leader"), lambda n: n == 1, 20, "a leader")
+    eventually(lambda: topology.figure("scheduler_is_leader"), lambda n: n == 1, "a leader")
     topology.start("worker-9")
     topology.wait_until_well("worker-9")
     topology.stop("worker-1")
@@ -93,7 +98,7 @@ def _all_final(client: Client) -> bool:
 def test_every_occurrence_of_each_second_ran_once(outcome: Outcome) -> None:
     for job_id, every in (("tick", 1.0), ("long", 4.0)):
         times = occurrences(outcome.runs, job_id)
-        assert len(times) > 5
+        assert len(times) > 3  # how many depends on how soon all was replaced
         assert {later - earlier for earlier, later in itertools.pairwise(times)} == {every}, job_id
         states = [(run["state"], run["attempt"]) for run in outcome.of(job_id)]
         # The pause ends what lies ahead of it.
@@ -102,7 +107,6 @@ def test_every_occurrence_of_each_second_ran_once(outcome: Outcome) -> None:
 
 
 def test_every_run_that_a_client_was_promised_ran_once(outcome: Outcome) -> None:
-    assert len(outcome.accepted) > 100
     runs = {run["run_id"]: run for run in outcome.runs}
     assert len(set(outcome.accepted.values())) == len(outcome.accepted)
     for run_id in outcome.accepted.values():
@@ -123,8 +127,9 @@ def test_nobody_was_lost_and_a_change_of_the_lead_was_short(outcome: Outcome) ->
     assert not outcome.topology.lines_with("lease lost")
     assert not outcome.topology.lines_with("stepped down")
     assert outcome.led >= 2
-    waits = [seconds(run["started_at"]) - seconds(run["due_at"]) for run in outcome.of("tick") if run["started_at"]]
-    assert max(waits) < LATEST_START
+    times = [(seconds(run["due_at"]), seconds(run["started_at"])) for run in outcome.of("tick") if run["started_at"]]
+    # Two thirds of a lease are left whenever its leader goes.
+    assert max(began - due for due, began in times if due > outcome.scaled_at) < LEASE_SECONDS * 2 / 3
 
 
 def test_the_invariants_hold_over_all_of_it(outcome: Outcome) -> None:

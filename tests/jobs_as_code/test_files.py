@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 from itinerary.protocol.errors import BadValue, BadValues, ItineraryError
 from itinerary.protocol.instants import DAY, MINUTE, parse_instant
+from scheduler_service.core.contract import monitor_json
 from scheduler_service.core.contract.job_json import definition_of, read_job
 from scheduler_service.core.contract.job_plan import read_source
 from scheduler_service.core.schedules.schedule import occurrences
 from scheduler_service.jobs_as_code.reading import read_jobs, read_place, source_of_place
+from scheduler_service.jobs_as_code.schedule import Schedule
 from scheduler_service.jobs_as_code.texts import Format, read_text_as, write_text_as
-from scheduler_service.jobs_as_code.writing import short_body
+from scheduler_service.jobs_as_code.writing import short_body, short_monitor
 
 HERE = Path(__file__).parent
 MIDNIGHT = parse_instant("2026-11-27T00:00:00Z")
@@ -167,6 +169,42 @@ def test_what_is_written_is_read_back_as_the_same_values(kwargs: dict[str, Any],
 @given(st.dictionaries(TEXTS, VALUES, max_size=3))
 def test_what_is_written_as_toml_is_read_back_as_the_same_values(kwargs: dict[str, Any]) -> None:
     same("toml", [{"job_id": "a", "kwargs": kwargs}, {"job_id": "b"}])
+
+
+@pytest.mark.parametrize("kind", ["toml", "yaml", "json"])
+def test_monitors_stand_beside_the_jobs_and_are_read_back(kind: Format) -> None:
+    wanted = {"schedule": "0 2 * * *", "grace": "30m", "calendars": {"exclude": ["plant"]}}
+    content = {"source": "shop", "defaults": {"timezone": "Europe/Berlin"}, "monitors": {"backup": wanted}, "jobs": []}
+    monitors = read_jobs(content).monitors
+    assert monitors == {
+        "backup": {
+            "schedule": {"kind": "cron", "expr": "0 2 * * *", "timezone": "Europe/Berlin"},
+            "grace": "30m",
+            "calendars": {"exclude": ["plant"]},
+        }
+    }
+    stored = monitor_json.definition_of(monitor_json.read_monitor("backup", monitors["backup"], 0))
+    short = {"backup": short_monitor({"monitor_id": "backup", **stored, "paused": True})}
+    assert short == monitors, "its pause is not the file's"
+    assert read_jobs(read_text_as(kind, write_text_as(kind, "shop", [], short))).monitors == monitors
+
+
+def test_every_wrong_value_of_a_monitor_in_a_file_is_named() -> None:
+    with pytest.raises(BadValues) as refused:
+        read_jobs({"jobs": [], "monitors": {"a": {"schedule": "61 * * * *"}, "b": 3}})
+    assert [error.field for error in refused.value.errors] == ["monitor a.schedule.expr", "monitor b"]
+    with pytest.raises(BadValues, match="monitors"):
+        read_jobs({"jobs": [], "monitors": []})
+
+
+def test_a_schedule_in_python_has_monitors_too() -> None:
+    schedule = Schedule("shop", timezone="Europe/Berlin")
+    schedule.monitor("backup", "0 2 * * *", grace="30m")
+    assert schedule.monitors["backup"]["schedule"]["timezone"] == "Europe/Berlin"
+    with pytest.raises(BadValue, match="duplicate id"):
+        schedule.monitor("backup", {"kind": "hourly", "minute": 1})
+    with pytest.raises(BadValues, match="grace"):
+        schedule.monitor("sync", "0 2 * * *", grace="soon")
 
 
 @pytest.mark.parametrize("kind", ["toml", "yaml", "json"])

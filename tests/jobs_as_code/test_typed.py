@@ -59,7 +59,7 @@ def test_a_wrong_decorator_is_an_error_of_types_and_the_task_keeps_its_own(tmp_p
         "--python-version", "3.10", "--follow-imports", "silent", "program.py",
     ]  # fmt: skip
     env = project_env(MYPYPATH=str(REPOSITORY / "workers"))
-    ended = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=110, check=False)
+    ended = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
     found = {}
     for one in ended.stdout.splitlines():
         place, _, message = one.partition(": error: ")

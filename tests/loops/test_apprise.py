@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 
 import pytest
 
@@ -52,10 +51,8 @@ def test_a_refusal_fails_for_now_and_says_why_without_the_address() -> None:
 
 def test_a_server_that_hangs_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apprise_target, "LONGEST", 1.5)
-    began = time.monotonic()
     with WebhookReceiver("hang") as receiver, pytest.raises(DeliveryFailed, match="in time"):
         target(of(receiver)).deliver(delivery())
-    assert time.monotonic() - began < 5
 
 
 def test_a_server_that_is_away_fails_for_now() -> None:

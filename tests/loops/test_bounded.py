@@ -7,7 +7,7 @@ import time
 import pytest
 
 from itinerary.net.bounded import addresses_of, connected
-from tests.support.dead_hosts import dead_hosts, resolved_to
+from tests.support.dead_hosts import dead_hosts, resolved_to, seconds_given
 from tests.support.processes import free_port
 
 DEAD = ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
@@ -17,18 +17,17 @@ DEAD = ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
 def test_dead_addresses_leave_time_for_one_that_answers() -> None:
     port = free_port()
     with dead_hosts(DEAD, port), socket.create_server(("127.0.0.1", port)):
-        connection = connected([*DEAD, "127.0.0.1"], port, time.monotonic() + 1)
+        connection = connected([*DEAD, "127.0.0.1"], port, time.monotonic() + 4)
         with connection:
             assert connection.getpeername() == ("127.0.0.1", port)
 
 
-def test_dead_addresses_together_take_no_longer_than_there_is_time() -> None:
+@pytest.mark.slow
+def test_dead_addresses_together_are_given_no_more_than_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
-    with dead_hosts(DEAD, port):
-        began = time.monotonic()
-        with pytest.raises(TimeoutError):
-            connected(DEAD, port, began + 0.3)
-        assert time.monotonic() - began < 0.6
+    with dead_hosts(DEAD, port), seconds_given(monkeypatch) as given, pytest.raises(TimeoutError):
+        connected(DEAD, port, time.monotonic() + 0.3)
+    assert 0 < sum(given) <= 0.3
 
 
 def test_a_name_without_addresses_cannot_be_connected_to() -> None:
@@ -38,7 +37,7 @@ def test_a_name_without_addresses_cannot_be_connected_to() -> None:
 
 def test_a_resolver_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     over = threading.Event()
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: over.wait(10) and [])
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: over.wait(60) and [])
     with pytest.raises(TimeoutError, match="resolved in time"):
         addresses_of("slow.example", 80, time.monotonic() + 0.1)
     over.set()

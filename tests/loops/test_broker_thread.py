@@ -72,7 +72,7 @@ class Asked(FakeClaims):
         return [None for _ in task_ids]
 
     def all_calls(self) -> list[str]:
-        return [self.calls.get(timeout=10) for _ in range(self.calls.qsize())]
+        return [self.calls.get(timeout=60) for _ in range(self.calls.qsize())]
 
 
 @pytest.fixture
@@ -90,8 +90,8 @@ def test_clean_up_waits_while_more_is_queued_and_is_not_forgotten(asked: Asked) 
     asked.thread.carry_out([FORGET, reply("a")])
     assert asked.all_calls() == ["a"]
     asked.thread.thread.start()
-    assert [asked.calls.get(timeout=10) for _ in range(2)] == ["b", "forget old~1"]
-    asked.thread.thread.stop(10)
+    assert [asked.calls.get(timeout=60) for _ in range(2)] == ["b", "forget old~1"]
+    asked.thread.thread.stop(60)
 
 
 def test_clean_up_is_done_in_time_however_much_else_is_queued(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,36 +37,36 @@ def lane(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lane]:
     made = Lane()
     made.thread.start()
     yield made
-    made.thread.stop(10)
+    made.thread.stop(60)
 
 
 def test_what_may_wait_is_shared_with_what_comes_during_the_rest(lane: Lane) -> None:
     lane.thread.put("first?")
-    assert lane.batches.get(timeout=10) == ["first?"], "nothing to rest from"
+    assert lane.batches.get(timeout=60) == ["first?"], "nothing to rest from"
     for word in ("second?", "third?", "urgent"):
         lane.thread.put(word)
-    assert lane.batches.get(timeout=10) == ["second?", "third?", "urgent"]
+    assert lane.batches.get(timeout=60) == ["second?", "third?", "urgent"]
 
 
 def test_what_may_not_wait_never_rests(lane: Lane) -> None:
     for word in ("one", "two", "three"):
         lane.thread.put(word)
-        assert lane.batches.get(timeout=10) == [word]
+        assert lane.batches.get(timeout=60) == [word]
 
 
 def test_a_rest_ends_by_itself(lane: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command_thread, "_LONGEST_REST_SECONDS", 0.02)
     for word in ("one?", "two?"):
         lane.thread.put(word)
-        assert lane.batches.get(timeout=10) == [word]
+        assert lane.batches.get(timeout=60) == [word]
 
 
 def test_effects_are_counted_and_can_be_waited_for(lane: Lane) -> None:
     lane.thread.put("one")
-    assert lane.thread.wait_until_done(1, 10)
+    assert lane.thread.wait_until_done(1, 60)
     assert (lane.thread.done, lane.thread.backlog()) == (1, 0)
     assert not lane.thread.wait_until_done(2, 0.01)
     lane.thread.put("break")
-    assert lane.crashed.wait(10)
+    assert lane.crashed.wait(60)
     assert lane.thread.backlog() == 1
     assert not lane.thread.wait_until_done(2, 0.01)

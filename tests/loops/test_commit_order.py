@@ -12,7 +12,6 @@ from scheduler_service.core.leader.commands import (
     DispatchRuns,
     PublishedMark,
     ReadRuns,
-    RecordStatistics,
     Redispatch,
     Retract,
     StoreCommand,
@@ -55,7 +54,6 @@ DOES_NOT = [
     ended("x", "job_x"),
     given_up("another.job_c", Event.MISS, RunState.MISSED),
     ReadRuns(("a",)),
-    RecordStatistics(1, 2, 3, 4),
     replace(made("x", "job_x"), retracts=(Retract("another", 2, 5),), planned=(("another", 2),)),
 ]
 

@@ -17,10 +17,11 @@ from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.metrics.leader import PrometheusMeter
 from scheduler_service.ports.broker import Inbox, InboxBatch
 from tests.support.fakes_redis import FakeInbox
-from tests.support.processes import wait_until
+from tests.support.processes import PATIENCE, wait_until
 from tests.support.redis_server import RedisServer
 
 AT = 1_800_000_000 * SECOND
+_PATIENCE = int(PATIENCE) * SECOND
 
 
 class Reading:
@@ -47,7 +48,7 @@ class Reading:
         found: list[tuple[str, bool, bool]] = []
         enough = threading.Event()
         while len(found) < number and not enough.is_set():
-            for read in self.mailbox.drain(5 * SECOND) or [enough.set()]:
+            for read in self.mailbox.drain(_PATIENCE) or [enough.set()]:
                 if isinstance(read, InboxRead):
                     names = [message.run_id for message in read.messages if isinstance(message, CancelRun)]
                     found += [(name, read.restarted, read.again) for name in names]
@@ -59,7 +60,7 @@ def reading() -> Iterator[Reading]:
     reading = Reading()
     reading.reader.start()
     yield reading
-    reading.reader.stop(5)
+    reading.reader.stop(PATIENCE)
 
 
 def test_what_is_read_again_is_marked_as_such_and_what_is_new_is_not(reading: Reading) -> None:
@@ -85,7 +86,7 @@ def test_a_stream_that_began_anew_is_read_though_its_entries_have_lower_numbers(
 def test_beginning_anew_is_told_though_nothing_is_there(reading: Reading) -> None:
     reading.reader.reread()
     while True:
-        reads = [read for read in reading.mailbox.drain(5 * SECOND) if isinstance(read, InboxRead)]
+        reads = [read for read in reading.mailbox.drain(_PATIENCE) if isinstance(read, InboxRead)]
         assert reads, "nothing was told"
         if reads[-1].restarted:
             assert (reads[-1].messages, reads[-1].position) == ((), "0-0")
@@ -107,7 +108,7 @@ def test_parts_are_cut_where_old_and_new_meet_and_end_where_the_batch_ends() -> 
 def listens(reading: Reading, since: int, until: int) -> None:
     """It is known to have read to the end between these seconds."""
     wanted = Listened(AT + since * SECOND, AT + until * SECOND)
-    wait_until(lambda: reading.reader.listened == wanted, 20, lambda: f"{wanted}, not {reading.reader.listened}")
+    wait_until(lambda: reading.reader.listened == wanted, what=lambda: f"{wanted}, not {reading.reader.listened}")
 
 
 @pytest.mark.slow
@@ -124,13 +125,14 @@ def test_while_redis_is_frozen_nothing_is_confirmed_and_the_time_of_it_is_no_sil
         assert reading.reader.listened == Listened(AT, AT + SECOND)
         redis_server.thaw()
         listens(reading, 31, 31)
-        reading.reader.stop(5)
+        reading.reader.stop(PATIENCE)
 
 
+@pytest.mark.slow
 def test_while_it_pauses_nothing_is_confirmed(reading: Reading) -> None:
     listens(reading, 0, 0)
     reading.enough.set()
-    assert reading.paused.wait(5)
+    assert reading.paused.wait(PATIENCE)
     reading.now += 30 * SECOND
     reading.send("a")
     assert reading.reader.listened == Listened(AT, AT)
@@ -166,6 +168,7 @@ def test_a_read_confirms_only_what_was_there_when_it_was_asked_for() -> None:
     assert reading.reader.listened == Listened(AT, AT)
 
 
+@pytest.mark.slow
 def test_what_is_confirmed_was_told_before(reading: Reading) -> None:
     listens(reading, 0, 0)
     reading.send("a")
@@ -193,6 +196,6 @@ def test_all_malformed_entries_of_a_read_are_kept_in_one_round_trip() -> None:
         inbox.append({"v": "1", "type": "nonsense"})
     reading.reader.start()
     assert [name for name, _, _ in reading.reported(3)] == ["a"] * 3
-    reading.reader.stop(5)
+    reading.reader.stop(PATIENCE)
     assert [fields["type"] for _, fields, _ in inbox.dead] == ["nonsense"] * 3
     assert inbox.times == 1

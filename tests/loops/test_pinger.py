@@ -82,7 +82,7 @@ def test_more_than_one_round_are_sent_without_a_pause(sqlite_url: str, monkeypat
         with pinger(sqlite_url, *many) as (mine, _, _):
             mine.start()
             wait_until(lambda: len(server.paths) == len(many))
-            mine.stop(5)
+            mine.stop(60)
     assert sorted(server.paths) == sorted(f"/{n}" for n in range(len(many)))
 
 

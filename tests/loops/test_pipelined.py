@@ -11,7 +11,7 @@ def test_two_are_in_hand_at_once_and_come_back_in_order() -> None:
     both = threading.Barrier(2)
 
     def work(item: int) -> int:
-        both.wait(10)  # never passed by one alone
+        both.wait(60)  # never passed by one alone
         return item
 
     assert list(side_by_side(work, [1, 2, 3, 4])) == [1, 2, 3, 4]

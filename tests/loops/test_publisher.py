@@ -44,7 +44,7 @@ class Led(FakeDispatcher):
     def publish(self, runs: Sequence[DispatchedRun]) -> None:
         self.sent.put(" ".join(run.run_id for run in runs))
         if self.blocks:
-            assert self.answers.acquire(timeout=10)
+            assert self.answers.acquire(timeout=60)
         self.now += self.moved_by
         super().publish(runs)
 
@@ -55,7 +55,7 @@ class Led(FakeDispatcher):
         super().ping()
 
     def next(self) -> str:
-        return self.sent.get(timeout=10)
+        return self.sent.get(timeout=60)
 
     def told(self) -> list[tuple[type[Feedback], str]]:
         """What the loop is told, and of which runs."""
@@ -78,7 +78,7 @@ def test_what_is_commanded_during_a_publish_goes_in_the_next_one_round_trip(led:
     led.answers.release()
     assert led.next() == "b c d e"
     led.answers.release()
-    led.publisher.thread.stop(10)
+    led.publisher.thread.stop(60)
     assert led.told() == [(Published, "a"), (Published, "b c d e")]
 
 
@@ -130,4 +130,4 @@ def test_the_connection_is_open_before_the_first_publish_and_a_broker_that_is_aw
         assert led.pinged == 1
         led.away = False
         led.answers.release()
-        led.publisher.thread.stop(10)
+        led.publisher.thread.stop(60)

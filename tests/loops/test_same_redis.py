@@ -61,9 +61,9 @@ def test_a_standby_an_api_and_a_doctor_with_another_redis_say_so_with_the_cure(
     right = Settings(database_url=sqlite_url, redis_url=redis_url)
     wrong = Settings(database_url=sqlite_url, redis_url=redis_server.url)
     with LeaderThread(sqlite_url, redis_url, ttl=TTL) as one, capture_logs() as logs:
-        wait_until(lambda: is_recorded(one), 20, "the leader to record its marks")
+        wait_until(lambda: is_recorded(one), what="the leader to record its marks")
         with LeaderThread(sqlite_url, redis_server.url, holder="two", ttl=TTL) as two:
-            wait_until(lambda: shows(two, "scheduler_redis_differs 1.0"), 20, "the standby's metric")
+            wait_until(lambda: shows(two, "scheduler_redis_differs 1.0"), what="the standby's metric")
             assert shows(one, "scheduler_redis_differs 0.0")
             with api_of(right) as api:
                 ready = api.get("/readyz")
@@ -87,9 +87,9 @@ def test_a_standby_an_api_and_a_doctor_with_another_redis_say_so_with_the_cure(
             assert "--    leader      skipped: see same redis\n" in told
             stopped_at = time.monotonic()
             one.stop()
-            wait_until(lambda: leads(two), 20, "the second to lead, since no other does")
+            wait_until(lambda: leads(two), what="the second to lead, since no other does")
             assert time.monotonic() - stopped_at >= TTL / SECOND
-            wait_until(lambda: shows(two, "scheduler_redis_differs 0.0"), 20, "its metric to be at rest")
+            wait_until(lambda: shows(two, "scheduler_redis_differs 0.0"), what="its metric to be at rest")
     (taken,) = [entry for entry in logs if entry["event"].startswith("leading with another Redis and another broker")]
     assert (taken["log_level"], taken["term"], taken["remedy"]) == ("error", 2, SAME_REDIS)
     said = [entry for entry in logs if "this standby uses" in entry["event"]]
@@ -105,10 +105,10 @@ def test_a_leader_that_cannot_reach_its_broker_gives_way_to_a_standby_that_can(
     settings = Settings(database_url=sqlite_url, redis_url=redis_url, broker_url=redis_server.url)
     with FaultProxy(target.port or 6379) as proxy:
         via = redis_server.url.replace(f":{target.port}", f":{proxy.port}", 1)
-        with LeaderThread(sqlite_url, redis_url, broker_url=via, ttl=SECOND) as one:
-            wait_until(lambda: is_recorded(one), 20, "the leader to record its marks")
+        with LeaderThread(sqlite_url, redis_url, broker_url=via, ttl=TTL) as one:
+            wait_until(lambda: is_recorded(one), what="the leader to record its marks")
             proxy.become("refuse")
-            wait_until(lambda: is_without_redis(one), 20, "the leader to say that it cannot publish")
+            wait_until(lambda: is_without_redis(one), what="the leader to say that it cannot publish")
             assert leads(one)
             with api_of(settings) as api:
                 status = api.get("/api/v1/scheduler/status").json()
@@ -116,8 +116,8 @@ def test_a_leader_that_cannot_reach_its_broker_gives_way_to_a_standby_that_can(
                 assert "dispatches nothing" in redis_warnings(status)[0]
                 assert api.get("/readyz").json()["leader"] == "cannot reach Redis or its broker"
                 assert "The leader cannot reach Redis or its broker" in api.get("/").text
-            with LeaderThread(sqlite_url, redis_url, broker_url=redis_server.url, holder="two", ttl=SECOND) as two:
-                wait_until(lambda: leads(two), 30, "the standby that reaches the broker to take over")
+            with LeaderThread(sqlite_url, redis_url, broker_url=redis_server.url, holder="two", ttl=TTL) as two:
+                wait_until(lambda: leads(two), what="the standby that reaches the broker to take over")
                 assert not leads(one)
                 assert not is_without_redis(two)
 
@@ -130,15 +130,15 @@ def test_a_standby_with_the_data_of_another_leader_does_not_relieve_one_without_
         marks.put()
     with FaultProxy(target.port or 6379) as proxy:
         via = redis_url.replace(f":{target.port}", f":{proxy.port}", 1)
-        with LeaderThread(sqlite_url, via, ttl=SECOND) as one:
-            wait_until(lambda: is_recorded(one), 20, "the leader to record its marks")
-            with LeaderThread(sqlite_url, redis_server.url, holder="two", ttl=SECOND) as two:
+        with LeaderThread(sqlite_url, via, ttl=TTL) as one:
+            wait_until(lambda: is_recorded(one), what="the leader to record its marks")
+            with LeaderThread(sqlite_url, redis_server.url, holder="two", ttl=TTL) as two:
                 proxy.become("refuse")
-                wait_until(lambda: is_without_redis(one), 20, "the leader to say that it has no Redis")
-                wait_until(lambda: shows(two, "scheduler_redis_differs 1.0"), 20, "the standby to see the difference")
+                wait_until(lambda: is_without_redis(one), what="the leader to say that it has no Redis")
+                wait_until(lambda: shows(two, "scheduler_redis_differs 1.0"), what="the standby to see the difference")
                 assert (leads(one), leads(two)) == (True, False)
-                with LeaderThread(sqlite_url, redis_url, holder="three", ttl=SECOND) as three:
-                    wait_until(lambda: leads(three), 30, "the standby with the leader's Redis to take over")
+                with LeaderThread(sqlite_url, redis_url, holder="three", ttl=TTL) as three:
+                    wait_until(lambda: leads(three), what="the standby with the leader's Redis to take over")
                     view = three.leases.peek(0)
                     assert view is not None
                     assert (view.term, view.holder) == (2, "three")

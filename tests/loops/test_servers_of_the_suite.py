@@ -1,6 +1,7 @@
 """The servers and tools that the other tests stand on."""
 
 import socket
+from types import SimpleNamespace
 
 import psycopg
 import pytest
@@ -8,6 +9,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tests.support import processes
 from tests.support.processes import free_port, wait_until
 from tests.support.proxy import FaultProxy
 from tests.support.redis_server import RedisServer
@@ -41,10 +43,17 @@ def test_waiting_past_the_deadline_says_what_for() -> None:
         wait_until(lambda: 0, 0.05, "the moon")
 
 
+def test_a_port_is_given_to_one_though_its_server_has_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = free_port(), free_port()
+    choices = iter([first, second, *range(20_000, 20_100)])
+    monkeypatch.setattr(processes, "_random", SimpleNamespace(choice=lambda _: next(choices)))
+    assert free_port() not in (first, second)
+
+
 def test_the_proxy_forwards_resets_refuses_and_recovers(redis_server: RedisServer) -> None:
     with FaultProxy(redis_server.port) as proxy:
         assert _ping(proxy.port) == b"+PONG\r\n"
-        with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as open_one:
+        with socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as open_one:
             open_one.sendall(b"PING\r\n")
             assert open_one.recv(64) == b"+PONG\r\n"
             proxy.become("reset")
@@ -59,7 +68,7 @@ def test_the_proxy_forwards_resets_refuses_and_recovers(redis_server: RedisServe
 
 
 def _ping(port: int) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(b"PING\r\n")
         return connection.recv(64)
 

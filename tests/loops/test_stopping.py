@@ -13,7 +13,7 @@ def test_a_signal_stops_what_waits_though_it_comes_while_the_lock_of_the_waiting
         try:
             with stopped._cond:  # as `stopped.wait` does, now and then
                 signal.raise_signal(signal.SIGUSR1)
-            assert stopped.wait(5)
+            assert stopped.wait(60)
         finally:
             signal.signal(signal.SIGUSR1, before)
 

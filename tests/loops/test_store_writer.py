@@ -18,7 +18,6 @@ from scheduler_service.core.leader.commands import (
     Dispatch,
     DispatchRuns,
     ReadRuns,
-    RecordStatistics,
     Redispatch,
     Retract,
     StoreCommand,
@@ -35,7 +34,7 @@ from scheduler_service.loops.write_groups import grouped, in_growing_parts, merg
 from scheduler_service.ports.stores import Dispatched
 from tests.support.fake_leader import FakeLeaderStore
 from tests.support.fake_store import FakeStore
-from tests.support.processes import wait_until
+from tests.support.processes import PATIENCE, wait_until
 
 
 def move(*run_ids: str) -> DispatchRuns:
@@ -78,11 +77,16 @@ class Away:
         raise StoreUnavailable("away")
 
 
-def test_a_database_that_is_away_is_asked_with_growing_pauses_by_a_leader_that_stops_too() -> None:
+def test_a_database_that_is_away_is_asked_with_growing_pauses_by_a_leader_that_stops_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, away = [0], Away()
     leases = FakeStore(lambda: 1).leases
-    renewer = LeaseRenewer(leases, Lease(0, 1, "a", 1), monotonic(), SECOND // 2, lambda: None)
-    stopping, away = threading.Event(), Away()
+    renewer = LeaseRenewer(leases, Lease(0, 1, "a", 1), 0, SECOND // 2, lambda: None, clock=lambda: now[0])
+    stopping = threading.Event()
     stopping.set()
+    paused = lambda seconds: now.append(now.pop() + int(seconds * SECOND))  # noqa: E731
+    monkeypatch.setattr("scheduler_service.loops.store_writer.time.sleep", paused)
     syncer = StoreWriter(away, renewer, Mailbox(), stopping, print)  # type: ignore[arg-type]
     with pytest.raises(LeaseLost):
         syncer.carry_out([apply("x")])
@@ -108,7 +112,7 @@ def _store_writer(store: object, ttl: int = 60 * SECOND) -> tuple[StoreWriter, t
 
 def test_a_read_that_the_database_ends_each_time_keeps_no_write_behind_it_waiting() -> None:
     slow = TooSlow()
-    syncer, _ = _store_writer(slow, SECOND // 2)
+    syncer, _ = _store_writer(slow)
     asked = RebalanceAsked("undo", "reply", "plan", known_plan=True, actor="me", role="operator")
     with capture_logs() as logs:
         syncer.carry_out([ReadRebalance(asked)])
@@ -118,7 +122,7 @@ def test_a_read_that_the_database_ends_each_time_keeps_no_write_behind_it_waitin
 
 @pytest.mark.slow
 def test_a_write_that_the_database_ends_each_time_is_told_and_seen_to_stand_still() -> None:
-    syncer, stopping = _store_writer(TooSlow(), SECOND // 2)
+    syncer, stopping = _store_writer(TooSlow(), SECOND)
     assert syncer.stuck_for() == 0
     seen: list[int] = []
     stopping.wait = lambda timeout=None: bool(seen.append(syncer.stuck_for()))  # type: ignore[method-assign]
@@ -227,8 +231,8 @@ def test_a_poll_lets_all_pass_that_comes_before_it_is_begun() -> None:
     writer.carry_out([ReadCancels(10, None), apply("now")])
     assert database.asked == ["now"]
     writer.threads[0].start()
-    wait_until(lambda: len(database.asked) == 3, 10, lambda: str(database.asked))
-    writer.threads[0].stop(10)
+    wait_until(lambda: len(database.asked) == 3, what=lambda: str(database.asked))
+    writer.threads[0].stop(60)
     assert database.asked == ["now", "later", "poll"]
 
 
@@ -272,7 +276,7 @@ class Slow:
 
     def apply(self, *_: object) -> tuple[str, ...]:
         self.begun.set()
-        assert self.may_end.wait(10)
+        assert self.may_end.wait(60)
         self.done.put("applied")
         return ()
 
@@ -280,7 +284,7 @@ class Slow:
         run_ids = ",".join(release.run_id for release in dispatches)
         if run_ids == "slow":
             self.dispatching.set()
-            assert self.may_move.wait(10)
+            assert self.may_move.wait(60)
         self.done.put(run_ids)
         return Dispatched((), ())
 
@@ -300,72 +304,75 @@ def slow() -> Iterator[tuple[Slow, StoreWriter]]:
     database.may_end.set()
     database.may_move.set()
     for thread in syncer.threads:
-        thread.stop(10)
+        thread.stop(60)
 
 
 def test_what_is_due_does_not_wait_for_a_long_write(slow: tuple[Slow, StoreWriter]) -> None:
     database, syncer = slow
     syncer.put(apply("x"))
-    assert database.begun.wait(10)
+    assert database.begun.wait(60)
     syncer.put(move("a"))
-    assert database.done.get(timeout=10) == "a"
+    assert database.done.get(timeout=60) == "a"
     database.may_end.set()
-    assert database.done.get(timeout=10) == "applied"
+    assert database.done.get(timeout=60) == "applied"
 
 
 def test_a_move_waits_for_the_write_that_concerns_it(slow: tuple[Slow, StoreWriter]) -> None:
     database, syncer = slow
     syncer.put(apply("x"))
-    assert database.begun.wait(10)
+    assert database.begun.wait(60)
     syncer.put(move("x"))
     syncer.put(move("a"))
     with pytest.raises(queue.Empty):
         database.done.get(timeout=0.3)
     database.may_end.set()
-    assert database.done.get(timeout=10) == "applied"
-    moved = database.done.get(timeout=10)  # both at once, if they were queued by then
-    assert moved == "x,a" or (moved, database.done.get(timeout=10)) == ("x", "a")
+    assert database.done.get(timeout=60) == "applied"
+    moved = database.done.get(timeout=60)  # both at once, if they were queued by then
+    assert moved == "x,a" or (moved, database.done.get(timeout=60)) == ("x", "a")
 
 
 def test_a_move_waits_for_an_earlier_one_of_its_queue_that_goes_with_an_end(slow: tuple[Slow, StoreWriter]) -> None:
     database, syncer = slow
     syncer.put(replace(apply("x"), then=(replace(move("next"), queue="q"),)))
-    assert database.begun.wait(10)
+    assert database.begun.wait(60)
     syncer.put(replace(move("a"), queue="q"))
     syncer.put(replace(move("other"), queue="p"))
-    assert database.done.get(timeout=10) == "other"
+    assert database.done.get(timeout=60) == "other"
     with pytest.raises(queue.Empty):
         database.done.get(timeout=0.1)
     database.may_end.set()
-    assert [database.done.get(timeout=10) for _ in range(3)] == ["applied", "next", "a"]
+    assert [database.done.get(timeout=60) for _ in range(3)] == ["applied", "next", "a"]
 
 
 def test_a_move_does_not_wait_for_what_a_later_one_waits_for(slow: tuple[Slow, StoreWriter]) -> None:
     database, syncer = slow
     syncer.put(apply("x"))
-    assert database.begun.wait(10)
+    assert database.begun.wait(60)
     syncer.put(move("slow"))
-    assert database.dispatching.wait(10)
+    assert database.dispatching.wait(60)
     for run_id in ("a", "x", "b"):
         syncer.put(move(run_id))
     database.may_move.set()
-    assert [database.done.get(timeout=10) for _ in range(2)] == ["slow", "a"]
+    assert [database.done.get(timeout=60) for _ in range(2)] == ["slow", "a"]
     database.may_end.set()
-    assert database.done.get(timeout=10) == "applied"
-    assert database.done.get(timeout=10) == "x,b"
+    assert database.done.get(timeout=60) == "applied"
+    assert database.done.get(timeout=60) == "x,b"
 
 
 def test_a_move_passes_one_of_another_queue_that_waits_for_a_write(slow: tuple[Slow, StoreWriter]) -> None:
     database, syncer = slow
     syncer.put(apply("x"), move("x"), replace(move("a"), queue="another"))
-    assert database.begun.wait(10)
-    assert database.done.get(timeout=10) == "a"
-    wait_until(lambda: syncer.backlog() == 2, 10, "the writer to count it as done")
+    assert database.begun.wait(60)
+    assert database.done.get(timeout=60) == "a"
+    wait_until(lambda: syncer.backlog() == 2, what="the writer to count it as done")
     database.may_end.set()
-    assert [database.done.get(timeout=10) for _ in range(2)] == ["applied", "x"]
+    assert [database.done.get(timeout=60) for _ in range(2)] == ["applied", "x"]
 
 
-def test_where_a_database_has_one_writer_a_write_lets_the_moves_of_its_pass_go_first() -> None:
+def test_where_a_database_has_one_writer_a_write_lets_the_moves_of_its_pass_go_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("scheduler_service.loops.store_writer._GIVES_WAY", PATIENCE)
     database = Slow()
     renewer = LeaseRenewer(FakeStore(lambda: 1).leases, Lease(0, 1, "a", 1), monotonic(), 60 * SECOND, lambda: None)
     syncer = StoreWriter(database, renewer, Mailbox(), threading.Event(), print, gives_way=True)  # type: ignore[arg-type]
@@ -376,9 +383,9 @@ def test_where_a_database_has_one_writer_a_write_lets_the_moves_of_its_pass_go_f
     writer.start()
     assert not database.begun.wait(0.05)
     dispatcher.start()
-    assert [database.done.get(timeout=10) for _ in range(2)] == ["slow", "applied"]
+    assert [database.done.get(timeout=60) for _ in range(2)] == ["slow", "applied"]
     for thread in syncer.threads:
-        thread.stop(10)
+        thread.stop(60)
 
 
 def test_what_is_sent_again_is_sent_behind_the_moves_that_were_decided_before_it(
@@ -387,22 +394,22 @@ def test_what_is_sent_again_is_sent_behind_the_moves_that_were_decided_before_it
     # By a greater number at its queue's head, the first would look lost.
     database, syncer = slow
     syncer.put(move("slow"))
-    assert database.dispatching.wait(10)
+    assert database.dispatching.wait(60)
     syncer.put(Redispatch((Dispatch("again", 1, 2),), "unconfirmed"))
     syncer.put(move("a"))
     with pytest.raises(queue.Empty):
         database.done.get(timeout=0.3)
     database.may_move.set()
-    assert [database.done.get(timeout=10) for _ in range(3)] == ["slow", "renewed again", "a"]
+    assert [database.done.get(timeout=60) for _ in range(3)] == ["slow", "renewed again", "a"]
 
 
 def test_what_is_sent_again_waits_for_no_write_that_does_not_concern_it(slow: tuple[Slow, StoreWriter]) -> None:
     database, syncer = slow
     syncer.put(apply("x"))
-    assert database.begun.wait(10)
+    assert database.begun.wait(60)
     syncer.put(Redispatch((Dispatch("again", 1, 2),), "unconfirmed"))
     syncer.put(move("a"))
-    assert [database.done.get(timeout=10) for _ in range(2)] == ["renewed again", "a"]
+    assert [database.done.get(timeout=60) for _ in range(2)] == ["renewed again", "a"]
 
 
 def test_many_rows_of_neighbouring_writes_share_a_transaction_and_a_few_do_not() -> None:
@@ -415,9 +422,9 @@ def test_many_rows_of_neighbouring_writes_share_a_transaction_and_a_few_do_not()
 
 def test_writes_without_rows_are_grouped_with_their_neighbours_and_with_nothing_before_them() -> None:
     rows, nothing = created_rows(*map(str, range(60))), apply(judged_until=7)
-    statistics = RecordStatistics(1, 2, 3, 4)
+    read = ReadRuns(("a",))
     assert grouped([nothing, rows]) == [[nothing, rows]]
-    assert grouped([statistics, nothing, rows, statistics]) == [[statistics], [nothing, rows], [statistics]]
+    assert grouped([read, nothing, rows, read]) == [[read], [nothing, rows], [read]]
 
 
 def test_what_is_made_and_folded_away_is_not_made_again_in_one_transaction() -> None:

@@ -47,7 +47,7 @@ def pids_of(supervisor: Child, name: str) -> list[int]:
 
 def pid_of(supervisor: Child, name: str, number: int = 1) -> int:
     """The pid of its `number`-th process, once it runs."""
-    return wait_until(lambda: pids_of(supervisor, name)[number - 1 :], 10, lambda: supervisor.output)[0]
+    return wait_until(lambda: pids_of(supervisor, name)[number - 1 :], what=lambda: supervisor.output)[0]
 
 
 def order(supervisor: Child, word: str) -> list[str]:
@@ -114,7 +114,7 @@ def test_a_second_signal_kills_everything_at_once(supervise: Any) -> None:
     supervisor.wait_for_line("mule | up")
     supervisor.signal(signal.SIGINT)
     supervisor.wait_for_line("mule | * stopping")
-    wait_until(lambda: _ended_after_another_signal(supervisor), 10, lambda: supervisor.output, every=0.3)
+    wait_until(lambda: _ended_after_another_signal(supervisor), what=lambda: supervisor.output, every=0.3)
     assert not any(alive(pid_of(supervisor, name)) for name in ("calm", "mule"))
     assert "did not stop within" not in supervisor.output  # nobody waited for them
 
@@ -133,7 +133,7 @@ def test_no_part_outlives_a_supervisor_that_is_killed(supervise: Any) -> None:
     supervisor.wait_for_line("mule | up")
     pids = [pid_of(supervisor, "one"), pid_of(supervisor, "mule")]
     supervisor.kill_alone()
-    wait_until(lambda: not any(map(alive, pids)), 10, f"{pids} to be gone")
+    wait_until(lambda: not any(map(alive, pids)), what=f"{pids} to be gone")
 
 
 def test_what_a_dead_part_had_started_dies_with_it(supervise: Any, tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_what_a_dead_part_had_started_dies_with_it(supervise: Any, tmp_path: Pat
     grandchild = int(supervisor.wait_for_line("| child").split()[-1])
     supervisor.wait_for_line("pool | up")
     _kill(pid_of(supervisor, "pool"))
-    wait_until(lambda: not alive(grandchild), 10, "the grandchild to be gone")
+    wait_until(lambda: not alive(grandchild), what="the grandchild to be gone")
 
 
 def test_a_part_that_runs_once_is_not_started_again_when_it_succeeded(supervise: Any) -> None:
@@ -170,11 +170,11 @@ def test_a_console_whose_reader_stopped_drops_lines_and_counts_them() -> None:
     with _StuckStream() as stream:
         console = Console(["a"], stream)
         console.line("a", "first")
-        stream.entered.wait(5)
+        stream.entered.wait(60)
         for _ in range(10_050):
             console.line("a", "more")
         stream.let_go.set()
-        wait_until(lambda: stream.getvalue().count("more") == 10_000, 10, "the kept lines")
+        wait_until(lambda: stream.getvalue().count("more") == 10_000, what="the kept lines")
         console.line("a", "last")
         console.close()
         assert "... 50 lines were dropped" in stream.getvalue()
@@ -199,10 +199,9 @@ def test_before_anything_is_stopped_a_part_is_asked_to_begin_nothing_new(supervi
     supervisor.wait_for_line("leader | up")
     supervisor.wait_for_line("worker | up")
     supervisor.signal(signal.SIGINT)
-    supervisor.wait_for_line("leader | paused")
-    assert order(supervisor, "stopped") == []
     assert supervisor.wait() == 0
     assert order(supervisor, "stopped") == ["worker", "leader"]
+    assert supervisor.output.index("leader | paused") < supervisor.output.index("worker | * stopped")
 
 
 def test_a_supervisor_that_nobody_reads_any_more_stops_its_parts(tmp_path: Path) -> None:
@@ -214,7 +213,7 @@ def test_a_supervisor_that_nobody_reads_any_more_stops_its_parts(tmp_path: Path)
         assert supervisor.stdout is not None
         pid = int(supervisor.stdout.readline().split()[-1])
         supervisor.stdout.close()
-        assert supervisor.wait(10) == 0
+        assert supervisor.wait() == 0
     assert not alive(pid)
 
 
@@ -227,7 +226,7 @@ class _StuckStream(io.StringIO):
 
     def write(self, text: str) -> int:
         self.entered.set()
-        self.let_go.wait(10)
+        self.let_go.wait(60)
         return super().write(text)
 
 

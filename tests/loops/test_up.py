@@ -86,6 +86,18 @@ def test_the_parts_are_given_what_was_chosen(tmp_path: Path, ports: Ports) -> No
     assert env["PATH"] == "/bin"
 
 
+def test_tasks_know_the_address_of_the_api_unless_they_are_given_another(
+    tmp_path: Path, ports: Ports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ITINERARY_API_URL", raising=False)
+    plan = create_plan(Settings(data_dir=tmp_path), {}, ports)
+    (env,) = [part.env for part in parts_of(plan, demo=False) if part.name == "worker"]
+    assert env["ITINERARY_API_URL"] == plan.api_url
+    monkeypatch.setenv("ITINERARY_API_URL", "https://elsewhere")
+    (env,) = [part.env for part in parts_of(plan, demo=False) if part.name == "worker"]
+    assert env["ITINERARY_API_URL"] == "https://elsewhere"
+
+
 def test_two_servers_never_keep_one_folder(tmp_path: Path, ports: Ports) -> None:
     plan = create_plan(Settings(data_dir=tmp_path), {}, ports)
     assert plan.redis is not None
@@ -196,20 +208,21 @@ def test_the_embedded_redis_asks_for_its_password(tmp_path: Path, ports: Ports) 
     (server, *_) = parts_of(plan, demo=False)
     assert server.ready is not None
     with Child(list(server.argv)) as child:
-        wait_until(server.ready, 10, lambda: child.output)
+        wait_until(server.ready, what=lambda: child.output)
         with redis.Redis(port=plan.redis.port) as stranger, pytest.raises(redis.AuthenticationError):
             stranger.ping()
         with redis.Redis.from_url(plan.redis_url) as ours:
             assert ours.ping()
 
 
+@pytest.mark.slow
 def test_the_embedded_redis_has_its_password_in_a_folder_that_reads_as_a_pattern(tmp_path: Path, ports: Ports) -> None:
     folder = tmp_path / "a #1 [x] * 'y' %41"
     plan = create_plan(Settings(data_dir=folder), {}, ports)
     assert plan.redis is not None
     redis_part = parts_of(plan, demo=False)[0]
     with Child(list(redis_part.argv), env=dict(redis_part.env)) as server:
-        wait_until(lambda: redis_part.ready is not None and redis_part.ready(), 10, lambda: server.output)
+        wait_until(lambda: redis_part.ready is not None and redis_part.ready(), what=lambda: server.output)
         with pytest.raises(redis.AuthenticationError):
             redis.Redis(port=plan.redis.port).ping()
 

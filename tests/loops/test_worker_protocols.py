@@ -32,7 +32,7 @@ def test_the_doctor_names_the_worker_that_is_newer_than_the_service(
         return line
 
     with LeaderThread(sqlite_url, redis_url) as leader, connect(redis_url) as client:
-        wait_until(lambda: "\nscheduler_is_leader 1.0\n" in leader.meter.exposition(), 20, "it to lead")
+        wait_until(lambda: "\nscheduler_is_leader 1.0\n" in leader.meter.exposition(), what="it to lead")
         assert doctor_after("before").startswith("ok ")
         assert doctor_after("today", protocol=PROTOCOL).startswith("ok ")
         said = doctor_after("tomorrow", protocol=PROTOCOL + 1)

@@ -43,13 +43,13 @@ def test_newer_rules_of_one_host_are_those_of_every_host_after_it(
     sqlite_url: str, redis_url: str, tmp_path: Path
 ) -> None:
     with LeaderThread(sqlite_url, redis_url, holder="of today") as today:
-        wait_until(SqlZoneRulesStore(today.database).adopted, 20, "the rules of this host to be adopted")
+        wait_until(SqlZoneRulesStore(today.database).adopted, what="the rules of this host to be adopted")
     env = project_env(
         ITINERARY_DATABASE_URL=sqlite_url, ITINERARY_REDIS_URL=redis_url, PYTHONTZPATH=newer_host(tmp_path),
         ITINERARY_LEASE_TTL="2s",
     )  # fmt: skip
     with Child([sys.executable, "-m", "scheduler_service.cli", "leader"], env=env) as newer:
-        newer.wait_for_line("zone rules changed with this term", 20)
+        newer.wait_for_line("zone rules changed with this term")
         newer.kill()
     with closing(Database(sqlite_url)) as database:
         first, second = SqlZoneRulesStore(database).adopted()
@@ -66,7 +66,7 @@ def test_newer_rules_of_one_host_are_those_of_every_host_after_it(
         schedule = {"kind": "cron", "expr": f"* {hour} * * * *", "timezone": ZONE}
         body = {"job_id": "nine", "task": "demo.task", "overlap": "allow", "schedule": schedule}
         older.jobs.create(read_job(body, created_at=older.now())[0])
-        wait_until(lambda: older.runs.list(RunFilter(job_id="nine"), 9, None).items, 40, "runs by the rules of 2099")
+        wait_until(lambda: older.runs.list(RunFilter(job_id="nine"), 9, None).items, what="runs by the rules of 2099")
         view = older.leases.peek(0)
         assert view is not None
         assert view.zone_rules == "2099a"
@@ -83,7 +83,7 @@ def test_an_api_follows_what_a_leader_adopted_and_says_once_that_its_host_has_ot
 
     with LeaderThread(sqlite_url, redis_url) as one, capture_logs() as logs:
         store = SqlZoneRulesStore(one.database)
-        wait_until(store.adopted, 20, "the rules of this host to be adopted")
+        wait_until(store.adopted, what="the rules of this host to be adopted")
         follower = ZoneFollower(store, crash)
         follower.follow()
         assert eras_in_force() == ()

@@ -20,7 +20,6 @@ def fill(url: str, crontabs: list[dict[str, str]] | None = None) -> str:
     ended = subprocess.run(
         [sys.executable, "-m", "tests.migrating.django_rows", url],
         input=json.dumps(crontabs or []), env=project_env(PYTHONPATH=CHECKOUT), capture_output=True, text=True,
-        timeout=60,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     return url

@@ -93,7 +93,7 @@ def test_djangos_own_database_is_in_the_command(tmp_path: Path, database: dict[s
     (tmp_path / "proj.py").write_text(DJANGO_APP.replace("DATABASE}", f"{database!r}}}"))
     ended = subprocess.run(
         [sys.executable, "-m", "scheduler_service.cli", "shadow", "proj:app"],
-        env=project_env(PYTHONPATH=f"{tmp_path}:{CHECKOUT}"), capture_output=True, text=True, timeout=60,
+        env=project_env(PYTHONPATH=f"{tmp_path}:{CHECKOUT}"), capture_output=True, text=True,
     )  # fmt: skip
     assert ended.returncode == 1
     assert f"itinerary shadow proj:app --from-database {url}" in ended.stderr

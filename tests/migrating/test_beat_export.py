@@ -60,7 +60,7 @@ def test_what_the_command_prints_is_what_the_app_says(tmp_path: Path) -> None:
     (tmp_path / "noisy.py").write_text(noisy)
     ended = subprocess.run(
         [sys.executable, "-P", "-m", "itinerary", "export-beat", "noisy:app"],
-        env=project_env(PYTHONPATH=CHECKOUT), cwd=tmp_path, capture_output=True, text=True, timeout=60,
+        env=project_env(PYTHONPATH=CHECKOUT), cwd=tmp_path, capture_output=True, text=True,
     )  # fmt: skip
     assert (ended.returncode, ended.stderr) == (0, "noise at import\n")
     printed = json.loads(ended.stdout)

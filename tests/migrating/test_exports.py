@@ -330,6 +330,6 @@ def test_the_exported_module_is_taken_by_celery_itself(tmp_path: Path) -> None:
     (tmp_path / "moved_back.py").write_text(export_beat([job("plain", "0 3 * * mon")], NOW, nearest=False)[0])
     program = "import celery; a = celery.Celery(); a.config_from_object('moved_back'); print(a.conf.beat_schedule)"
     ended = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60,
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True,
     )  # fmt: skip
     assert "<crontab: 0 3 * * 1 (m/h/dM/MY/d)>" in ended.stdout, ended.stderr

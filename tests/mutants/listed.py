@@ -4,8 +4,10 @@ Owns the lists beside it (`*.toml`) and their form. A list that no longer fits t
 """
 
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,7 +47,7 @@ def mutants(scopes: list[str]) -> list[Mutant]:
 def complaints(root: Path = ROOT) -> list[str]:
     """What does not fit the code any more: texts that are gone or stand twice, syntax, tests that are not there."""
     every = mutants([])
-    found = [f"{one}: there are two mutants of this name" for one in every if sum(one == other for other in every) > 1]
+    found = [f"{one}: there are two mutants of this name" for one, times in Counter(every).items() if times > 1]
     for mutant in every:
         found += _misfits(mutant, root)
     return found
@@ -53,11 +55,11 @@ def complaints(root: Path = ROOT) -> list[str]:
 
 def _misfits(mutant: Mutant, root: Path) -> Iterator[str]:
     path = root / mutant.path
-    if not path.is_file():
+    if not _text_of(path):
         yield f"{mutant}: there is no such file"
         return
     try:
-        text = mutant.applied(path.read_text("utf-8"))
+        text = mutant.applied(_text_of(path))
         if path.suffix == ".py":
             compile(text, mutant.path, "exec", dont_inherit=True)
     except (ValueError, SyntaxError) as error:
@@ -66,9 +68,15 @@ def _misfits(mutant: Mutant, root: Path) -> Iterator[str]:
         yield f"{mutant}: name the tests that must notice it"
     for test in mutant.tests:
         file, *names = test.split("::")
-        text = (root / file).read_text("utf-8") if (root / file).is_file() else ""
+        text = _text_of(root / file)
         if not text or any(f"def {name}" not in text and f"class {name}" not in text for name in names):
             yield f"{mutant}: there is no test {test}"
+
+
+@cache
+def _text_of(path: Path) -> str:
+    """What stands in a file, read once for all mutants; nothing where there is none."""
+    return path.read_text("utf-8") if path.is_file() else ""
 
 
 def _is_of(mutant: Mutant, scope: str) -> bool:

@@ -83,6 +83,7 @@ def test_each_answer_of_the_document_has_its_result() -> None:
         "Calendars",
         "CalendarVersions",
         "CalendarJobs",
+        "CalendarMonitors",
         "CalendarDays",
         "CalendarFeed",
         "CalendarWithFeeds",

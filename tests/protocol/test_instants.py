@@ -70,6 +70,20 @@ def test_the_spellings_of_the_contract_are_read(text: str, seconds: int) -> None
     assert parse_duration(text) == seconds * SECOND
 
 
+@pytest.mark.parametrize("fraction", ["", ".1", ".12", ".123", ".000004", ".999999"])
+def test_a_time_in_utc_is_the_same_however_its_zone_is_written(fraction: str) -> None:
+    # Those with Z are read by parts, since most times of a second are those of many runs.
+    second = "2026-11-27T10:00:00"
+    known = parse_instant(f"{second}{fraction}+00:00")
+    assert parse_instant(f"{second}{fraction}Z") == parse_instant(f"{second}{fraction}z") == known
+
+
+@pytest.mark.parametrize("fraction", [".", ".1234567", ".-1", ".\u0661", ",1", "0"])
+def test_a_fraction_is_one_to_six_digits_after_a_point(fraction: str) -> None:
+    with pytest.raises(BadValue):
+        parse_instant(f"2026-11-27T10:00:00{fraction}Z")
+
+
 @pytest.mark.parametrize("text", ["", "5", "m", "-5m", "5 m", "5m5m", "P", "PT", "1h30", "١m", "9" * 30 + "s", 5, None])
 def test_what_is_no_duration_is_refused_by_name(text: object) -> None:
     with pytest.raises(BadValue, match=r"every: .*give a duration such as"):

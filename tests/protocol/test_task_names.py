@@ -13,6 +13,12 @@ def test_names_come_back_sorted() -> None:
     assert read_names([*map(list, names[:1]), names[1], "of a later release"]) == names
 
 
+def test_a_task_is_unknown_once_all_have_said_what_they_know() -> None:
+    assert TaskNames(("a",), complete=True).warning("a") is None
+    assert TaskNames(("a",), complete=False).warning("b") is None
+    assert "no living worker knows the task b" in (TaskNames(("a",), complete=True).warning("b") or "")
+
+
 @pytest.mark.parametrize(
     ("names", "kept"),
     [

@@ -23,7 +23,7 @@ ELSEWHERE: Final = {
     "B26": ("a real broker that is away", "tests/loops/test_election.py",
             "test_a_broker_that_is_away_leaves_runs_pending_and_publishing_resumes_by_itself"),
     "B27": ("the worker holds its report until Redis has it", "tests/workers/test_worker_faults.py",
-            "test_a_report_is_held_while_redis_is_frozen"),
+            "test_the_main_process_holds_a_report_while_redis_is_frozen"),
     "B28": ("the claim of a real worker is refused for what is cancelled", "tests/contract/test_claims_contract.py",
             "test_an_attempt_that_is_flagged_is_not_started"),
     "B31": ("text of every kind through the API and a real database", "tests/api/test_runs.py",

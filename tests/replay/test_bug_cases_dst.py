@@ -1,6 +1,5 @@
 """Reported failures at the days when clocks change, each replayed to its right outcome."""
 
-import time
 from itertools import pairwise
 
 import pytest
@@ -11,6 +10,7 @@ from scheduler_service.core.schedules.preview import preview
 from scheduler_service.core.schedules.schedule import next_after, parse_schedule, upcoming
 from tests.support.moments import at, schedule_of, texts
 from tests.support.replay import cron, starts_of, world_at
+from tests.support.work import calls_made
 
 
 @pytest.mark.slow
@@ -127,13 +127,15 @@ def test_a_seven_day_interval_counts_elapsed_time_and_its_writer_is_offered_the_
 
 def test_a_date_whose_only_hour_is_skipped_is_answered_at_once_and_one_that_never_comes_is_refused() -> None:
     """B12, kelektiv/node-cron#919, harrisiirak/cron-parser#100."""
-    began = time.process_time()
-    schedule = schedule_of(cron("0 1 30 3 *", "Europe/Lisbon"), created_at="2025-03-29T12:00:00Z")
-    found = next_after(schedule, at("2025-03-29T12:00:00Z"))
-    assert found == at("2025-03-30T02:00:00+01:00")
-    with pytest.raises(BadValue):
-        schedule_of(cron("0 1 31 2 *", "Europe/Lisbon"))
-    assert time.process_time() - began < 0.1
+
+    def ask() -> None:
+        schedule = schedule_of(cron("0 1 30 3 *", "Europe/Lisbon"), created_at="2025-03-29T12:00:00Z")
+        found = next_after(schedule, at("2025-03-29T12:00:00Z"))
+        assert found == at("2025-03-30T02:00:00+01:00")
+        with pytest.raises(BadValue):
+            schedule_of(cron("0 1 31 2 *", "Europe/Lisbon"))
+
+    assert calls_made(ask) < 50_000
 
 
 def test_a_job_whose_wall_time_is_skipped_has_one_run_that_day_in_each_of_its_years() -> None:

@@ -39,7 +39,7 @@ def candidate(store: FakeStore, holder: str, ttl: int) -> Iterator[Leader]:
         yield leader
     finally:
         leader.stop()
-        thread.join(10)
+        thread.join(60)
 
 
 def _holder(store: FakeStore) -> str:
@@ -53,13 +53,13 @@ def test_a_leader_whose_host_slept_goes_back_into_the_election_by_itself() -> No
     shift = [0]
     store = FakeStore(lambda: START + monotonic() + shift[0])
     with candidate(store, "the one that slept", SECOND):
-        wait_until(lambda: _holder(store) == "the one that slept", 20, "it leads")
+        wait_until(lambda: _holder(store) == "the one that slept", what="it leads")
         other = None
         while other is None:  # 60 s of sleep: the lease lapsed and somebody else took it
             shift[0] += 60 * SECOND
             other = store.leases.acquire(0, "another", SECOND)
         assert _holder(store) == "another"
-        wait_until(lambda: _holder(store) == "the one that slept", 20, "it leads again")
+        wait_until(lambda: _holder(store) == "the one that slept", what="it leads again")
         view = store.leases.peek(0)
         assert view is not None
         assert view.term == other.term + 1
@@ -114,7 +114,7 @@ def test_a_lease_that_a_dead_leader_left_for_25_minutes_is_taken_after_it_stood_
     now = store.tables.clock()
     store.tables.leases[0] = LeaseRow(7, "dead", now, now + 25 * MINUTE, SECOND)
     with candidate(store, "new", SECOND):
-        wait_until(lambda: _holder(store) == "new", 10, "the new one leads")
+        wait_until(lambda: _holder(store) == "new", what="the new one leads")
     view = store.leases.peek(0)
     assert view is not None
     assert view.term == 8

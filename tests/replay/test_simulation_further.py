@@ -6,7 +6,6 @@ from tests.replay.test_simulation import CHUNK, SLOW, bad
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(SLOW, 2 * SLOW, CHUNK))
 def test_thousands_more_histories_of_faults_keep_every_invariant(first: int) -> None:
     assert not bad(range(first, first + CHUNK))

@@ -59,12 +59,12 @@ class AnsweringLeader(AbstractContextManager["AnsweringLeader"]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._over.set()
-        self._thread.join(10)
+        self._thread.join(60)
         self._inbox.close()
 
     def wait_for(self, message: InboxMessage) -> None:
         """Until this was heard."""
-        wait_until(lambda: message in self.reported, 5, lambda: f"{message}; heard was {self.reported}")
+        wait_until(lambda: message in self.reported, what=lambda: f"{message}; heard was {self.reported}")
 
     def told(self) -> list[InboxMessage]:
         """What was told, without the questions."""

@@ -1,6 +1,13 @@
-"""The calls of the API that exist by now."""
+"""The calls of the API that exist by now, and the document of them that is shipped."""
 
-from typing import Final
+import json
+from typing import Any, Final
+
+from tests.support.processes import REPOSITORY
+
+SHIPPED: Final = REPOSITORY / "scheduler_service" / "api" / "openapi.json"
+DOCUMENT: Final[dict[str, Any]] = json.loads(SHIPPED.read_text("utf-8"))
+"""An app takes half a second to write it; tests/api/test_openapi.py holds both equal."""
 
 CALLS: Final = {
     "/api/v1/jobs": {"get", "post"},
@@ -39,6 +46,7 @@ CALLS: Final = {
     "/api/v1/scheduler/rebalance/preview": {"post"},
     "/api/v1/scheduler/rebalance/undo": {"post"},
     "/api/v1/workers": {"get"},
+    "/api/v1/tasks": {"get"},
     "/api/v1/zones": {"get"},
     "/api/v1/zones/diff": {"post"},
     "/api/v1/sessions": {"get"},
@@ -54,6 +62,7 @@ CALLS: Final = {
     "/api/v1/calendars/{calendar_id}": {"get", "put", "delete"},
     "/api/v1/calendars/{calendar_id}/days": {"get"},
     "/api/v1/calendars/{calendar_id}/jobs": {"get"},
+    "/api/v1/calendars/{calendar_id}/monitors": {"get"},
     "/api/v1/calendars/{calendar_id}/preview": {"post"},
     "/api/v1/calendars/{calendar_id}/versions": {"get"},
     "/api/v1/monitors": {"get"},

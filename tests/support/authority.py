@@ -36,4 +36,4 @@ class Authority:
 
 
 def _openssl(*words: str | Path) -> None:
-    subprocess.run(["openssl", "req", *_KEY, *words], check=True, capture_output=True, timeout=20)
+    subprocess.run(["openssl", "req", *_KEY, *words], check=True, capture_output=True)

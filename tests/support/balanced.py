@@ -15,8 +15,9 @@ from scheduler_service.core.balancing.placements import (
     RebalancePlanned,
     placed,
 )
+from scheduler_service.core.balancing.slot_balancer import BucketMap
 from scheduler_service.core.contract.job_json import read_job
-from scheduler_service.core.model import Job
+from scheduler_service.core.model import Job, JobHistory
 
 NOW = parse_instant("2026-11-30T10:00:00Z")
 
@@ -45,16 +46,26 @@ def asked(plan_id: str = "plan") -> RebalanceAsked:
     return RebalanceAsked("preview", "reply", plan_id, False, "somebody", "operator")
 
 
+def held(*jobs: Job) -> tuple[JobHistory, ...]:
+    """The jobs as the leader holds them."""
+    return tuple(JobHistory((job,), job.version) for job in jobs)
+
+
+def map_of(base: int, jobs: Iterable[Job] = ()) -> BucketMap:
+    """The bucket map of these jobs."""
+    return BucketMap(base, held(*jobs))
+
+
 def balancer_of(jobs: Iterable[Job], now: Instant = NOW) -> Balancer:
     """A balancer that was told of these jobs."""
     told = Balancer()
-    told.carry_out(FollowJobs(tuple(jobs), now, now))
+    told.carry_out(FollowJobs(held(*jobs), now, now))
     return told
 
 
 def places(told: Balancer, *jobs: Job, now: Instant = NOW) -> tuple[Placement, ...]:
     """What it finds for jobs that are new to it."""
-    found = told.carry_out(FollowJobs(jobs, now, now))
+    found = told.carry_out(FollowJobs(held(*jobs), now, now))
     return found.placements if isinstance(found, PlacesFound) else ()
 
 

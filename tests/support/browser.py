@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from tests.support.processes import wait_until
+from tests.support.processes import PATIENCE, wait_until
 
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _FLAGS: Final = (
@@ -54,12 +54,12 @@ class Browser(AbstractContextManager["Browser"]):
     ) -> None:
         self._process.terminate()
         try:
-            self._process.wait(10)
+            self._process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(PATIENCE)
         os.close(self._out)
-        self._reader.join(10)
+        self._reader.join(PATIENCE)
         os.close(self._in)
 
     def view(self, width: int, *, dark: bool = False, height: int = 1000) -> None:
@@ -84,21 +84,35 @@ class Browser(AbstractContextManager["Browser"]):
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
-    def wait_for(self, condition: str, timeout: float = 20) -> None:
+    def wait_for(self, condition: str, timeout: float = PATIENCE) -> None:
         """Until an expression in the page is true, and the page, which a click may have led to, is there as a whole."""
         there = f"Boolean(document.readyState === 'complete' && ({condition}))"
         wait_until(lambda: self.run(there), timeout, lambda: f"{condition}; {self.complaints}")
 
     def click(self, selector: str) -> None:
-        """Click the middle of an element, as a hand with a mouse would."""
-        self.wait_for(f"document.querySelector({json.dumps(selector)})")
-        x, y = self.run(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
-            "e.scrollIntoView({block: 'center'}); const r = e.getBoundingClientRect();"
-            "return [r.x + r.width / 2, r.y + r.height / 2]; })()"
+        """Click the middle of an element, as a hand with a mouse would; again, if a refresh moved it just then."""
+        wait_until(lambda: self._clicked(selector), what=lambda: f"{selector} to stand still; {self.complaints}")
+
+    def _clicked(self, selector: str) -> bool:
+        """Click where the element is; false if the click came to something else and the element is elsewhere now."""
+        there, found = f"document.querySelector({json.dumps(selector)})", json.dumps(selector)
+        self.wait_for(there)
+        middle = (
+            f"(e => {{ e?.scrollIntoView({{block: 'center'}}); const r = e?.getBoundingClientRect();"
+            f" return r && [r.x + r.width / 2, r.y + r.height / 2]; }})({there})"
+        )
+        place = self.run(middle)
+        if place is None:
+            return False
+        self.run(
+            "(window.hit = false, document.addEventListener('click', ({target}) => { window.hit ="
+            f" Boolean(target.closest({found}) || target.closest('label')?.control?.matches({found})); }},"
+            " {capture: true, once: true}))"
         )
         for kind in ("mousePressed", "mouseReleased"):
-            self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+            self._call("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1)
+        has_missed = self.run("window.hit === false")  # another page, to which the click led, knows of none
+        return not has_missed or self.run(middle) == place
 
     def text(self, selector: str) -> str:
         """What a reader sees of an element."""
@@ -116,7 +130,7 @@ class Browser(AbstractContextManager["Browser"]):
         if self._session is not None:
             message["sessionId"] = self._session
         os.write(self._out, json.dumps(message).encode() + b"\0")
-        answer = wait_until(lambda: self._answers.pop(number, None), 30, f"an answer to {method}", every=0.005)
+        answer = wait_until(lambda: self._answers.pop(number, None), what=f"an answer to {method}", every=0.005)
         assert "error" not in answer, f"{method}: {answer['error']}"
         result: dict[str, Any] = answer["result"]
         return result

@@ -23,7 +23,7 @@ class Itinerary:
             given.seek(0)
             process = start_service(words, {**self.env, **env}, given.fileno(), out.fileno(), errors.fileno())
             try:
-                status = process.wait(60)
+                status = process.wait()
             finally:
                 process.kill()
                 process.wait()

@@ -38,7 +38,7 @@ def _signal_me(number: signal.Signals) -> Callable[[], None]:
 
 
 def _hold(freed: Path) -> Callable[[], None]:
-    return lambda: wait_until(freed.exists, 60, "to be freed") and None
+    return lambda: wait_until(freed.exists, what="to be freed") and None
 
 
 if __name__ == "__main__":

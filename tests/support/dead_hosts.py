@@ -3,6 +3,9 @@
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
 
 
 @contextmanager
@@ -17,6 +20,21 @@ def dead_hosts(addresses: Sequence[str], port: int) -> Iterator[None]:
                 except TimeoutError:
                     break
         yield
+
+
+@contextmanager
+def seconds_given(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """The timeouts of the connections that are tried meanwhile, in their order."""
+    given: list[float] = []
+    connect = socket.create_connection
+
+    def noting(address: tuple[str, int], timeout: float, **more: Any) -> socket.socket:
+        given.append(timeout)
+        return connect(address, timeout, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(socket, "create_connection", noting)
+        yield given
 
 
 def resolved_to(addresses: Sequence[str], port: int) -> list[tuple[object, ...]]:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from itinerary.client.sync import ApiError, Client, NoAnswer
-from tests.support.processes import Child, free_port, project_env, wait_until
+from tests.support.processes import PATIENCE, Child, free_port, project_env, wait_until
 from tests.support.redis_server import RedisServer
 from tests.support.roles import NAMES, narrow_roles
 from tests.support.sentinels import Sentinels
@@ -48,7 +48,7 @@ class Deployment(AbstractContextManager["Deployment"]):
         self._stack = ExitStack()
 
     def client(self) -> Client:
-        return Client(self.api_url)
+        return Client(self.api_url, timeout=PATIENCE)
 
     def start(self, part: str) -> Child:
         """Start (again) `leader-1`, `leader-2`, `worker` or `api`."""
@@ -63,7 +63,7 @@ class Deployment(AbstractContextManager["Deployment"]):
     def leading(self) -> str:
         """The name of the leader process that leads now."""
         led = [name for name, child in self.parts.items() if name.startswith("leader") and child.running]
-        wait_until(lambda: any(self._terms(name) for name in led), 20, lambda: self.output)
+        wait_until(lambda: any(self._terms(name) for name in led), what=lambda: self.output)
         return max(led, key=self._terms)
 
     def kill(self, part: str) -> None:
@@ -77,7 +77,7 @@ class Deployment(AbstractContextManager["Deployment"]):
             term = self._terms(dead)
             self.parts[dead].kill_alone()
             # Only the standby can go on: the dead one comes back after it has taken over.
-            wait_until(lambda: max(map(self._terms, self.parts)) > term, 20, lambda: self.output)
+            wait_until(lambda: max(map(self._terms, self.parts)) > term, what=lambda: self.output)
             self.start(dead)
         else:
             self.parts[part].kill_alone()
@@ -102,13 +102,13 @@ class Deployment(AbstractContextManager["Deployment"]):
     def __enter__(self) -> Self:
         self._stack.enter_context(self.redis)
         migrate = ServiceChild("migrate", env=self.env)
-        assert migrate.wait(30) == 0, migrate.output
+        assert migrate.wait() == 0, migrate.output
         url = self.env[DATABASE_URL]
         is_sqlite = url.startswith("sqlite")
         self._urls = dict.fromkeys(NAMES, url) if is_sqlite else self._stack.enter_context(narrow_roles(url))
         for part in self._wanted:
             self.start(part)
-        wait_until(self._leads, 40, lambda: self.output, every=0.1)
+        wait_until(self._leads, what=lambda: self.output, every=0.1)
         return self
 
     def __exit__(

@@ -105,6 +105,9 @@ class FakeCalendarStore(CalendarStore):
             named = (job_id for job_id, ids in self._tables.job_calendars.items() if calendar_id in ids)
             return sorted(job_id for job_id in named if job_id > after)[:limit]
 
+    def monitors_using(self, calendar_id: str, limit: int, after: str = "") -> Sequence[str]:
+        return []
+
     def _require_no(self, calendar_id: str, *, by_days: bool) -> None:
         named = sorted(
             job_id

@@ -12,6 +12,7 @@ from scheduler_service.core.contract.job_json import definition_of, job_body, re
 from scheduler_service.core.contract.limit_uses import limits_named, refuse_limits
 from scheduler_service.core.contract.unknown_fields import carried
 from scheduler_service.core.model import Job
+from scheduler_service.core.versions import as_of
 from scheduler_service.ports.lists import BY_ID, JobSort, Order
 from scheduler_service.ports.stores import JobFilter, Page
 from scheduler_service.sql.paging import page_of, read_cursor
@@ -52,16 +53,13 @@ class FakeJobStore:
 
     def get(self, job_id: str) -> Job:
         with self._tables.lock:
-            there = self._there(job_id)
-            if there is None:
-                raise NotFound(f"no job {job_id}")
-            return there
+            return as_of(self._known(job_id), self._tables.clock())
 
     def list(self, wanted: JobFilter, limit: int, cursor: str | None, order: Order[JobSort] = BY_ID) -> Page[Job]:
         assert order == BY_ID, "the fake sorts by no other value"
         after = "" if cursor is None else read_cursor(cursor, str)[0]
         with self._tables.lock:
-            current = [row.current for _, row in sorted(self._tables.jobs.items())]
+            current = [as_of(row.current, self._tables.clock()) for _, row in sorted(self._tables.jobs.items())]
             last_states = {
                 row.job_id: row.state
                 for row in sorted(self._tables.runs.values(), key=lambda row: (row.scheduled_at, row.id))
@@ -96,7 +94,7 @@ class FakeJobStore:
         by: AuditedChange | None = None,
     ) -> Job:
         with self._tables.lock:
-            there = self.get(job_id)
+            there = self._known(job_id)
             self._check(there, if_version)
             pause_reason, paused_until = (reason, until) if paused else (None, None)
             wanted = replace(
@@ -106,9 +104,15 @@ class FakeJobStore:
 
     def delete(self, job_id: str, if_version: int | None, *, by: AuditedChange | None = None) -> None:
         with self._tables.lock:
-            there = self.get(job_id)
+            there = self._known(job_id)
             self._check(there, if_version)
             self._add(replace(there, deleted=True), by)
+
+    def _known(self, job_id: str) -> Job:
+        there = self._there(job_id)
+        if there is None:
+            raise NotFound(f"no job {job_id}")
+        return there
 
     def _there(self, job_id: str) -> Job | None:
         row = self._tables.jobs.get(job_id)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from itinerary.protocol.errors import LeaseLost, RowRefused
-from itinerary.protocol.instants import DAY, MICROSECOND, Duration, Instant
+from itinerary.protocol.instants import MICROSECOND, Duration, Instant
 from itinerary.protocol.limits import LimitUse
 from scheduler_service.core.attempts import Attempt
 from scheduler_service.core.balancing.placements import MovedBefore, PlaceJobs, Placement, placed
@@ -20,16 +20,16 @@ from scheduler_service.core.leader.commands import (
     Dispatch,
     LateReport,
     PublishedMark,
-    RecordStatistics,
     Retract,
     Transition,
 )
-from scheduler_service.core.leader.past_starts import PastStarts, StartsPruned
+from scheduler_service.core.leader.past_starts import PastStarts, StartsPruned, StoredStarts
 from scheduler_service.core.limits import QUEUE, Bounds, Limit
 from scheduler_service.core.model import ActiveRun, Cursor, JobHistory, Lease, MissedRange, NewRun, RunKind
 from scheduler_service.core.run_state import ACTIVE, FINAL, WAITING, Event, RunState, is_allowed
 from scheduler_service.ports.stores import Dispatched
 from scheduler_service.sql.leader.quarantine import ascii_text, note, without_payload
+from tests.support.compact import compact
 from tests.support.fake_polls import FakePolls
 from tests.support.fake_rows import AttemptRow, JobRow, RunRow, Tables, as_json, refuse_unstorable, task_error
 
@@ -176,10 +176,13 @@ class FakeLeaderStore(FakePolls):
                 self._tables.judged_until[lease.shard] = batch.judged_until
             return tuple(dict.fromkeys(refused))
 
-    def starts(self) -> list[PastStarts]:
+    def starts(self, kept: Mapping[str, Duration]) -> StoredStarts:
         with self._tables.lock:
             now = self._tables.clock()
-            return [PastStarts(use, max(0, now - at), count) for use, at, count in self._tables.starts]
+            stored = self._tables.starts
+            counting = [row for row in stored if row[0].name in kept and row[1] > now - kept[row[0].name]]
+            read = (PastStarts(use, max(0, now - at), count) for use, at, count in counting)
+            return StoredStarts(tuple(read), any=bool(stored))
 
     def shift_starts(self, lease: Lease, by: Duration) -> None:
         with self._tables.lock:
@@ -218,11 +221,6 @@ class FakeLeaderStore(FakePolls):
     def last_rebalance(self) -> tuple[MovedBefore, ...] | None:
         with self._tables.lock:
             return last_moved((entry.action, entry.after) for entry in reversed(self._tables.audit))
-
-    def record_statistics(self, row: RecordStatistics) -> None:
-        with self._tables.lock:
-            kept = [old for old in self._tables.statistics if old.at >= row.at - 7 * DAY and old.at != row.at]
-            self._tables.statistics = [*kept, row]
 
     def _place(self, placement: Placement, at: Instant, *, only_read: bool) -> bool:
         row = self._tables.jobs.get(placement.job_id)
@@ -427,7 +425,8 @@ def _history(row: JobRow, since: Instant | None) -> JobHistory:
         for version, end in zip(row.versions, [*ends, None], strict=True)
         if since is None or end is None or end > since - reach or version.version >= row.planned_version
     ]
-    return JobHistory(tuple(kept), row.planned_version)
+    alone = len(kept) == 1 and kept[0].placed_anchor is None
+    return compact(kept[0], row.planned_version) if alone else JobHistory(tuple(kept), row.planned_version)
 
 
 def _gone_before(row: JobRow, since: Instant) -> bool:

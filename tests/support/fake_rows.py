@@ -20,7 +20,7 @@ from scheduler_service.core.calendars.stored import PastVersion, StoredCalendar
 from scheduler_service.core.controls import CalendarEdit, QueuePause
 from scheduler_service.core.explain.facts import Term
 from scheduler_service.core.freezes import Freeze
-from scheduler_service.core.leader.commands import LateReport, RecordStatistics
+from scheduler_service.core.leader.commands import LateReport
 from scheduler_service.core.limits import Bounds, Limit
 from scheduler_service.core.model import (
     ActiveRun,
@@ -188,7 +188,6 @@ class Tables:
     leases: dict[int, LeaseRow] = field(default_factory=dict)
     cursors: dict[int, tuple[Instant | None, str]] = field(default_factory=dict)
     judged_until: dict[int, Instant] = field(default_factory=dict)
-    statistics: list[RecordStatistics] = field(default_factory=list)
     audit: list[AuditEntry] = field(default_factory=list)
     ended_terms: list[Term] = field(default_factory=list)
     queues: dict[str, QueueRow] = field(default_factory=dict)
@@ -237,7 +236,7 @@ class Tables:
 
     def by_calendars(self, histories: list[JobHistory], since: Instant | None) -> list[JobHistory]:
         """The histories, cut at the versions of the calendars that they name."""
-        named = {one for history in histories for job in history.versions if job.calendars for one in job.calendars.ids}
+        named = {one for history in histories for job in history.alike if job.calendars for one in job.calendars.ids}
         applier = CalendarApplier(self.versions_of(named, None), since or -(2**62))
         return [applier.applied(history) for history in histories]
 
@@ -259,11 +258,15 @@ class Tables:
         now = self.clock()
         for run in new:
             refuse_unstorable(run.run_id, run.task, run.queue, run.scheduled_at, run.due_at)
-        return {run.run_id for run in new if self._insert(run, now)}
+        rows = self.runs.values()
+        taken: set[object] = {_occurrence(row) for row in rows} | {_key(row) for row in rows}
+        return {run.run_id for run in new if self._insert(run, now, taken)}
 
-    def _insert(self, run: NewRun, now: Instant) -> bool:
-        if any(self._clashes(run, row) for row in self.runs.values()):
+    def _insert(self, run: NewRun, now: Instant, taken: set[object]) -> bool:
+        names = {_occurrence(run), _key(run)} - {None}
+        if run.run_id in self.runs or names & taken:
             return False
+        taken |= names
         self.runs[run.run_id] = RunRow(
             self.next_id, run.run_id, run.kind, run.job_id, run.job_version, run.task, as_json(run.args),
             as_json(run.kwargs), run.queue, run.priority, run.retry_of, run.scheduled_at or now, run.due_at or now,
@@ -276,13 +279,14 @@ class Tables:
         self.next_id += 1
         return True
 
-    def _clashes(self, run: NewRun, row: RunRow) -> bool:
-        occurrence = run.kind is RunKind.OCCURRENCE is row.kind and run.job_id is not None
-        return (
-            run.run_id == row.run_id
-            or (occurrence and (run.job_id, run.scheduled_at) == (row.job_id, row.scheduled_at))
-            or (run.idempotency_key is not None and run.idempotency_key == row.idempotency_key)
-        )
+
+def _occurrence(run: NewRun | RunRow) -> object:
+    """The occurrence that no other run may be of, if it is of one."""
+    return (run.job_id, run.scheduled_at) if run.kind is RunKind.OCCURRENCE and run.job_id is not None else None
+
+
+def _key(run: NewRun | RunRow) -> object:
+    return None if run.idempotency_key is None else ("key", run.idempotency_key)
 
 
 def task_error(error: Mapping[str, Any] | None) -> TaskError | None:

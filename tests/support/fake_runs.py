@@ -7,7 +7,7 @@ from itinerary.protocol.errors import Conflict, NotFound
 from itinerary.protocol.instants import format_instant
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.contract.run_requests import refuse_new
-from scheduler_service.core.model import NewRun, Run
+from scheduler_service.core.model import NewRun, Run, RunKind
 from scheduler_service.core.run_state import FINAL, WAITING, RunState
 from scheduler_service.ports.lists import NEWEST_FIRST, Order, RunSort
 from scheduler_service.ports.stores import Page, RunFilter
@@ -123,6 +123,8 @@ def matches(row: RunRow, wanted: RunFilter) -> bool:
         and (wanted.until is None or row.scheduled_at < wanted.until)
         and (not wanted.run_ids or row.run_id in wanted.run_ids)
         and wanted.task in (None, row.task)
+        and wanted.planned in (None, row.kind is RunKind.OCCURRENCE)
+        and wanted.recalled in (None, row.recalled_at is not None)
         and (
             not (wanted.limit_name or wanted.limit_key)
             or any(wanted.limit_name in (None, use.name) and wanted.limit_key in (None, use.key) for use in row.limits)

@@ -3,8 +3,10 @@
 import itertools
 import json
 import threading
+from bisect import bisect_right
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from itinerary.protocol.errors import BrokerUnavailable
@@ -57,7 +59,7 @@ class FakeInbox:
     def trim(self, position: str) -> None:
         with self._changed:
             self._must_answer()
-            self._entries = [one for one in self._entries if one[0] > _numbers(position)]
+            del self._entries[: bisect_right(self._entries, _numbers(position), key=itemgetter(0))]
 
     def depth(self) -> int:
         self._must_answer()
@@ -83,8 +85,8 @@ class FakeInbox:
             return answer
 
     def _after(self, position: str, count: int) -> tuple[tuple[str, Mapping[str, str]], ...]:
-        later = (one for one in self._entries if one[0] > _numbers(position))
-        return tuple((f"{at}-{seq}", fields) for (at, seq), fields in itertools.islice(later, count))
+        first = bisect_right(self._entries, _numbers(position), key=itemgetter(0))
+        return tuple((f"{at}-{seq}", fields) for (at, seq), fields in self._entries[first : first + count])
 
     def _must_answer(self) -> None:
         if self.away:
@@ -303,6 +305,12 @@ class FakeDispatcher:
     def pop_run(self, queue: str) -> DispatchedRun | None:
         """The same, with all that the message says."""
         return self._queues[queue].popleft() if self._queues[queue] else None
+
+    def put_back(self, runs: Iterable[DispatchedRun | None]) -> None:
+        """A worker leaves what it took in this order: as kombu does, with the newest at the head."""
+        for run in runs:
+            if run is not None:
+                self._queues[run.queue].appendleft(run)
 
     def depth(self, queue: str) -> int:
         """How many messages wait."""

@@ -4,7 +4,6 @@ Short settings, so that a minute's outage takes seconds. Jobs tick every second 
 parts, none of their occurrences may be lost, doubled or early.
 """
 
-import sys
 import time
 from collections import Counter
 from contextlib import AbstractContextManager, ExitStack, closing, suppress
@@ -32,11 +31,13 @@ from scheduler_service.sql.database import Database
 from scheduler_service.sql.jobs import SqlJobStore
 from scheduler_service.sql.lease import SqlLeaseStore
 from scheduler_service.sql.runs import SqlRunStore
-from tests.support.processes import Child, project_env, wait_until
+from tests.support.processes import PATIENCE, Child, project_env, wait_until
 from tests.support.records import Truth, read_truth
-from tests.support.warm_command import ServiceChild
+from tests.support.warm_command import ServiceChild, WarmChild
 
 TTL_SECONDS = 1.5
+PATIENT = {"ITINERARY_LEASE_TTL": "30s"}
+"""Of a leader that must keep its lease, on a machine that may leave it without a core for longer than the short one."""
 LOST_SECONDS = 5
 SETTINGS = {
     "ITINERARY_LEASE_TTL": f"{TTL_SECONDS}s",
@@ -72,17 +73,17 @@ class LeaderProcess:
     def free(self) -> None:
         (self.folder / "free").touch()
 
-    def at_the_point(self, timeout: float = 20) -> int:
+    def at_the_point(self, timeout: float = PATIENCE) -> int:
         """Wait until it is there; the local port of the database connection in hand."""
         return int(self.child.wait_for_line("at the point port=", timeout).rpartition("=")[2])
 
     def wait_standing_by(self) -> Self:
-        self.child.wait_for_line("standing by", 20)
+        self.child.wait_for_line("standing by")
         return self
 
     def wait_leading(self, times: int = 1) -> Self:
         """Until it has come to lead for the so many-th time."""
-        wait_until(lambda: self.said("took over") >= times, 20, lambda: f"a leader:\n{self.child.output}")
+        wait_until(lambda: self.said("took over") >= times, what=lambda: f"a leader:\n{self.child.output}")
         return self
 
     def said(self, words: str) -> int:
@@ -107,7 +108,7 @@ class FaultBed(AbstractContextManager["FaultBed"]):
 
     def begin(self) -> Self:
         """A leader, and once it has accepted the empty Redis, the jobs that tick."""
-        self.leader().child.wait_for_line("generation accepted", 30)
+        self.leader().child.wait_for_line("generation accepted")
         for number in range(self._jobs):
             job_id = f"tick{number or ''}"
             self.jobs.create(read_job({**TICKS, "job_id": job_id}, created_at=time.time_ns() // 1000)[0])
@@ -122,7 +123,7 @@ class FaultBed(AbstractContextManager["FaultBed"]):
         if point is None:
             child = ServiceChild("leader", env=env)
         else:
-            child = ServiceChild(point, action, str(folder), env=env, module="tests.support.crashing_leader")
+            child = WarmChild("tests.support.crashing_leader", point, action, str(folder), env=env)
         started = LeaderProcess(self._keep(name, child), folder, point)
         self.leaders.append(started)
         return started
@@ -141,16 +142,16 @@ class FaultBed(AbstractContextManager["FaultBed"]):
         """Stop all leaders but this one, cleanly."""
         for other in self.leaders:
             if other is not kept and other.child.running:
-                other.child.stop(15)
+                other.child.stop()
         self.leaders[:] = [kept]
 
     def worker(self, *, queues: str = "default", concurrency: int = 2, wait: bool = True, **settings: str) -> Child:
         """Start a worker of the faulty app, ready when this returns."""
-        words = ["-m", "itinerary", "--app", "tests.e2e.faulty_app:app", "-c", str(concurrency), "-Q", queues]
-        started = Child([sys.executable, *words], env=self._env(**settings))
+        words = ["--app", "tests.e2e.faulty_app:app", "-c", str(concurrency), "-Q", queues]
+        started = WarmChild("itinerary", *words, env=self._env(**settings))
         child = self._keep(f"worker-{next(self._numbers)}", started)
         if wait:
-            child.wait_for_line("ready.", 30)
+            child.wait_for_line("ready.")
         return child
 
     def keep_worker(self) -> None:
@@ -187,7 +188,7 @@ class FaultBed(AbstractContextManager["FaultBed"]):
     def run(self, run_id: str) -> Run:
         return self.runs.get(run_id)
 
-    def wait_state(self, run_id: str, state: str, attempt: int = 0, timeout: float = 40) -> Run:
+    def wait_state(self, run_id: str, state: str, attempt: int = 0, timeout: float = PATIENCE) -> Run:
         """The run, once it is in this state (at this attempt)."""
 
         def look() -> Run | None:
@@ -204,11 +205,13 @@ class FaultBed(AbstractContextManager["FaultBed"]):
 
     def started(self, run_id: str, attempt: int = 1) -> None:
         """Wait until the task's own code runs."""
-        wait_until(lambda: self.truth().starts[f"{run_id}~{attempt}"], 30, lambda: f"a start of {run_id}{self.outputs}")
+        wait_until(
+            lambda: self.truth().starts[f"{run_id}~{attempt}"], what=lambda: f"a start of {run_id}{self.outputs}"
+        )
 
     def ended(self, run_id: str, attempt: int = 1) -> None:
         """Wait until the task's own code is through."""
-        wait_until(lambda: self.truth().ends[f"{run_id}~{attempt}"], 30, lambda: f"an end of {run_id}{self.outputs}")
+        wait_until(lambda: self.truth().ends[f"{run_id}~{attempt}"], what=lambda: f"an end of {run_id}{self.outputs}")
 
     def truth(self) -> Truth:
         return read_truth(self.record)
@@ -220,7 +223,7 @@ class FaultBed(AbstractContextManager["FaultBed"]):
         view = SqlLeaseStore(self.database).peek(0)
         return 0 if view is None else view.term
 
-    def reconcile(self, timeout: float = 60) -> None:
+    def reconcile(self, timeout: float = PATIENCE) -> None:
         """Wait until everything that is due by now has ended, then hold the whole history against the rules."""
         now = time.time_ns() // 1000
         wait_until(lambda: not self.unfinished(now), timeout, lambda: f"{self.unfinished(now)}{self.outputs}", 0.2)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tests.support.processes import Child, free_port, project_env, wait_until
+from tests.support.processes import PATIENCE, Child, free_port, project_env, wait_until
 
 PASSWORD = "a password of the tests"
 
@@ -38,7 +38,7 @@ class FlowerProcess:
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         if password is not None:
             sent["Authorization"] = "Basic " + base64.b64encode(f"itinerary:{password}".encode()).decode()
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
             connection.request(method, path, body=body or None, headers=sent)
             answer = connection.getresponse()
@@ -57,7 +57,7 @@ def flower(redis_url: str, **settings: str) -> Iterator[FlowerProcess]:
     )
     with Child([sys.executable, "-m", "scheduler_service.cli", "flower"], env=env | settings) as child:
         running = FlowerProcess(port, child)
-        wait_until(lambda: _answers(running) or not child.running, 60, lambda: child.output, every=0.1)
+        wait_until(lambda: _answers(running) or not child.running, what=lambda: child.output, every=0.1)
         assert child.running, child.output
         yield running
 

@@ -32,4 +32,4 @@ class LoopbackServer(AbstractContextManager["LoopbackServer"]):
     ) -> None:
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join(5)
+        self._thread.join(60)

@@ -18,8 +18,6 @@ from scheduler_service.core.run_state import FINAL
 from tests.support.processes import Child, project_env, wait_until
 from tests.support.worker_process import WORKER_PYTHON
 
-WITHIN = 40
-
 
 class Installation(AbstractContextManager["Installation"]):
     """`settings` are the leader's and the API's; `worker` has the variables of the worker's process."""
@@ -42,7 +40,7 @@ class Installation(AbstractContextManager["Installation"]):
         self.stores = self._stack.enter_context(open_stores(self._of_api))
         # With nothing in flight the epoch is accepted at once; with a run it would take eight seconds.
         with closing(connect(self.settings.redis_url)) as client:
-            wait_until(lambda: client.get(Keys(self.settings.key_prefix).epoch), WITHIN)
+            wait_until(lambda: client.get(Keys(self.settings.key_prefix).epoch))
         # Not before: beside another installation's leader, a worker without its own refuses to start.
         argv = [WORKER_PYTHON, "-m", "itinerary", "worker", "-c", "1", "-P", "solo", "-Q", self._queue]
         self.worker = self._stack.enter_context(Child(argv, env=project_env(**self._variables)))
@@ -68,7 +66,7 @@ class Installation(AbstractContextManager["Installation"]):
             run = self.stores.runs.get(run_id)
             return run if run.state in FINAL else None
 
-        return wait_until(final, WITHIN, lambda: f"{self.stores.runs.get(run_id)}\n{self.worker.output}")
+        return wait_until(final, what=lambda: f"{self.stores.runs.get(run_id)}\n{self.worker.output}")
 
     def doctor(self) -> dict[str, str]:
         """What `itinerary doctor` prints, by the name of the check."""

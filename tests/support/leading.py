@@ -54,7 +54,7 @@ class LeaderThread(AbstractContextManager["LeaderThread"]):
         outside = Adapters(
             SqlLeaderStore(self.database), self.inbox, claims, dispatcher, self.meter,
             SqlZoneRulesStore(self.database), wakeups_of(self.database),
-            None if retention is None else Retention(pruning, retention, host_now, first=SECOND // 5, every=SECOND),
+            None if retention is None else Retention(pruning, retention, host_now, SECOND // 5, SECOND, whole=0),
             Sampling(self.meter.samples, SqlSampleStore(self.database)),
         )  # fmt: skip
         marks = self._stack.enter_context(closing(RedisMarks(redis_url, broker_url or redis_url)))
@@ -68,7 +68,7 @@ class LeaderThread(AbstractContextManager["LeaderThread"]):
 
     def stop(self) -> None:
         self.leader.stop()
-        self._thread.join(15)
+        self._thread.join(60)
         assert not self._thread.is_alive(), "the leader does not stop"
 
     def __enter__(self) -> Self:

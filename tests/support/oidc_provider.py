@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
-from tests.support.processes import Child, free_port, project_env, wait_until
+from tests.support.processes import PATIENCE, Child, free_port, project_env, wait_until
 
 CLIENT: Final = "itinerary"
 SECRET: Final = "client-secret-of-thirty-two-letters-or-more"
@@ -249,7 +249,7 @@ class RunningProvider(AbstractContextManager["RunningProvider"]):
 
     def __enter__(self) -> Self:
         self._child.__enter__()
-        wait_until(self._answers, 20, "the identity provider")
+        wait_until(self._answers, what="the identity provider")
         return self
 
     def __exit__(
@@ -271,7 +271,7 @@ class RunningProvider(AbstractContextManager["RunningProvider"]):
         return token
 
     def _ask(self, path: str, body: str) -> Any:
-        with urllib.request.urlopen(f"{self.issuer}{path}", body.encode(), timeout=5) as answer:
+        with urllib.request.urlopen(f"{self.issuer}{path}", body.encode(), timeout=PATIENCE) as answer:
             return json.load(answer)
 
     def _answers(self) -> bool:

@@ -63,7 +63,7 @@ class PgBouncer(AbstractContextManager["PgBouncer"]):
         assert program is not None, ABSENT
         user = "nobody" if os.geteuid() == 0 else None
         child = self._child = Child([program, str(self._folder / "pgbouncer.ini")], cwd=self._folder, user=user)
-        wait_until(lambda: self._listens() or not child.running, 20, lambda: child.output)
+        wait_until(lambda: self._listens() or not child.running, what=lambda: child.output)
         assert child.running, child.output
         return self
 

@@ -43,7 +43,7 @@ def take(folder: Path) -> None:
         shots = _Shots(browser, client.base_url, folder)
         client.pause_job("hello", reason="seen enough")
         asked = datetime.now(UTC) + timedelta(seconds=10 - datetime.now(UTC).second % 5)
-        wait_until(lambda: datetime.now(UTC) > asked + timedelta(seconds=5), 30, "the time that is asked for")
+        wait_until(lambda: datetime.now(UTC) > asked + timedelta(seconds=5), what="the time that is asked for")
         shots.take("explain", f"/explain?job_id=hello&at={asked:%Y-%m-%dT%H:%M:%S}", 1280, 430)
         shots.take(
             "run",
@@ -58,15 +58,15 @@ def take(folder: Path) -> None:
         )
         wait_until(lambda: len(client.trends().points) > 4, 300, "a line of the trends", every=1)
         client.enqueue("itinerary.sleep", kwargs={"seconds": 90})
-        wait_until(lambda: client.runs(state="running")["items"], 60, "a running run")
+        wait_until(lambda: client.runs(state="running")["items"], what="a running run")
         shots.take("overview", "/?window=1h", 1280, 900)
 
 
 def _killed_and_completed(client: Client, up: Running) -> str:
     run_id = str(client.enqueue("itinerary.sleep", kwargs={"seconds": 20}, retry={"max_attempts": 3})["run_id"])
-    wait_until(lambda: client.run(run_id)["state"] == "running", 60, "the run")
+    wait_until(lambda: client.run(run_id)["state"] == "running", what="the run")
     up.kill_part("worker")
-    wait_until(lambda: client.run(run_id)["state"] == "completed", 180, "the second attempt")
+    wait_until(lambda: client.run(run_id)["state"] == "completed", what="the second attempt")
     return run_id
 
 

@@ -23,7 +23,13 @@ from sqlalchemy import URL, make_url
 from tests.support.authority import Certificate
 from tests.support.processes import Child, free_port, wait_until
 
-_FAST: Final = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "32MB"}
+_FAST: Final = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "shared_buffers": "32MB",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+}
 WITHOUT_TLS: Final = "no PostgreSQL with TLS is installed (Debian: apt-get install postgresql)"
 # As in production: every commit is on disk; room for memory and log as any small server is given.
 _DURABLE: Final = {"shared_buffers": "512MB", "max_wal_size": "4GB", "checkpoint_timeout": "15min"}
@@ -74,8 +80,7 @@ class PostgresServer(AbstractContextManager["PostgresServer"]):
         )
         wait_until(
             lambda: _answers(self.admin_url) or not child.running,
-            20,
-            lambda: f"PostgreSQL on port {self.port}:\n{child.output}",
+            what=lambda: f"PostgreSQL on port {self.port}:\n{child.output}",
         )
         if not child.running:
             raise AssertionError(f"PostgreSQL ended at once:\n{child.output}")
@@ -88,7 +93,7 @@ class PostgresServer(AbstractContextManager["PostgresServer"]):
     def stop_immediately(self) -> None:
         """`pg_ctl stop -m immediate`: no session may finish anything, and the next start recovers."""
         self._running().signal(signal.SIGQUIT)
-        self._running().wait(10)
+        self._running().wait()
 
     def create_database(self, template: str | None = None) -> str:
         """The URL of a new database of this server, copied from `template` (a name) if given."""
@@ -123,7 +128,7 @@ class PostgresServer(AbstractContextManager["PostgresServer"]):
         ]
         made = subprocess.run(
             [*command, "--locale=C", "--no-sync", "--no-instructions"],
-            cwd=self._root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60,
+            cwd=self._root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             **_demoted(),
         )  # fmt: skip
         if made.returncode:
@@ -150,7 +155,7 @@ class PostgresServer(AbstractContextManager["PostgresServer"]):
         try:
             if self._child is not None:
                 self._child.signal(signal.SIGINT)  # "fast" shutdown: open connections are ended
-                self._child.wait(60)  # a large one writes its last checkpoint
+                self._child.wait()  # a large one writes its last checkpoint
         finally:
             if self._child is not None:
                 self._child.kill()
@@ -173,7 +178,7 @@ def postgres_version() -> str:
     """The version of the programs that a server is started from."""
     with tempfile.TemporaryDirectory() as folder:
         program = _usable_bin(Path(folder)) / "postgres"
-        said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, timeout=20).stdout
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
     return said.split()[2]
 
 
@@ -234,7 +239,7 @@ def bin_with_tls() -> Path | None:
     """The folder of programs of this machine that speak TLS, which those of the wheel do not."""
     for found in _machine_bins():
         program = found / "pg_config"
-        if program.exists() and b"openssl" in subprocess.check_output([program, "--configure"], timeout=20):
+        if program.exists() and b"openssl" in subprocess.check_output([program, "--configure"]):
             return found
     return None
 
@@ -263,7 +268,7 @@ def _machine_bins() -> list[Path]:
 
 def _runs_demoted(*command: str) -> bool:
     try:
-        done = subprocess.run(command, cwd="/", capture_output=True, timeout=20, **_demoted())
+        done = subprocess.run(command, cwd="/", capture_output=True, **_demoted())
     except OSError:
         return False
     return done.returncode == 0

@@ -10,15 +10,19 @@ import socket
 import subprocess
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Protocol, Self, TypeVar
+from typing import IO, Final, Protocol, Self, TypeVar
 
 from scheduler_service.runtime.children import tethered
 
 T = TypeVar("T")
+
+PATIENCE: Final = 180.0
+"""How many seconds a test waits for what must come. Where it comes, they cost nothing, however slow the machine."""
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MANUAL = REPOSITORY / "scheduler_service" / "manual"
@@ -26,22 +30,34 @@ MANUAL = REPOSITORY / "scheduler_service" / "manual"
 CHECKOUT = f"{REPOSITORY}:{REPOSITORY / 'workers'}"
 # Below the ports that Linux and macOS give to outgoing connections.
 _NEVER_OUTGOING = range(20_000, 32_000)
+WARM_STOP = PATIENCE
 _random = random.SystemRandom()
+# Bound for datagrams, each so far above the port that it stands for, where `up` holds none: so that no other process of
+# tests is given a port before its server starts, or while that is killed. The oldest go before too many files are open.
+_MARK_ABOVE = len(_NEVER_OUTGOING)
+_given: deque[int] = deque()
+_MARKS_KEPT = 200
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on, and that the system gives to no connection before its server starts."""
+    """A loopback port that nobody listens on, and that nobody else is given, neither by this nor by the system."""
     while True:
         port = _random.choice(_NEVER_OUTGOING)
+        mark = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         with socket.socket() as probe, suppress(OSError):
+            mark.bind(("127.0.0.1", port + _MARK_ABOVE))
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))
+            _given.append(mark.detach())
+            if len(_given) > _MARKS_KEPT:
+                os.close(_given.popleft())
             return port
+        mark.close()
 
 
 def wait_until(
     predicate: Callable[[], T],
-    timeout: float = 10,
+    timeout: float = PATIENCE,
     what: str | Callable[[], str] = "the condition",
     every: float = 0.02,
 ) -> T:
@@ -151,16 +167,16 @@ class Child(AbstractContextManager["Child"]):
     def output(self) -> str:
         return "".join(self.lines)
 
-    def wait(self, timeout: float = 10) -> int:
+    def wait(self, timeout: float = PATIENCE) -> int:
         """The exit status once it has ended by itself; AssertionError with its output after `timeout`."""
         try:
             status = self._process.wait(timeout)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self.argv} still runs after {timeout:g} s:\n{self.output}") from None
-        self._reader.join(5)
+        self._reader.join(PATIENCE)
         return status
 
-    def wait_for_line(self, text: str, timeout: float = 10) -> str:
+    def wait_for_line(self, text: str, timeout: float = PATIENCE) -> str:
         """The first line that holds `text`, once it is printed; AssertionError where the process ends without it."""
 
         def printed() -> str:
@@ -176,7 +192,7 @@ class Child(AbstractContextManager["Child"]):
         """Send `number` to the process alone, if it still runs."""
         self._process.send_signal(number)
 
-    def stop(self, timeout: float = 10) -> int:
+    def stop(self, timeout: float = PATIENCE) -> int:
         """SIGTERM, then its exit status; killed and reported when that takes longer than `timeout`."""
         self.signal(signal.SIGTERM)
         try:
@@ -190,7 +206,7 @@ class Child(AbstractContextManager["Child"]):
         with suppress(ProcessLookupError):  # the group ended by itself
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
-        self._reader.join(5)
+        self._reader.join(PATIENCE)
 
     def kill_alone(self) -> None:
         """SIGKILL to the process itself, not its group: what an out-of-memory killer does."""

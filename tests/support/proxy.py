@@ -26,6 +26,8 @@ class FaultProxy(AbstractContextManager["FaultProxy"]):
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._cut: int | None = None
+        self.asked = 0
+        """How often clients have sent something: what one sends at once counts once, unless it is long."""
         self._listener = self._listen(0)
         self.port: int = self._listener.getsockname()[1]
 
@@ -69,7 +71,7 @@ class FaultProxy(AbstractContextManager["FaultProxy"]):
             except OSError:
                 return  # closed
             try:
-                server = socket.create_connection(self._target, timeout=5)
+                server = socket.create_connection(self._target, timeout=60)
             except OSError:
                 _reset(client)  # the real server is away: the client sees a dead connection
                 continue
@@ -77,11 +79,12 @@ class FaultProxy(AbstractContextManager["FaultProxy"]):
             with self._lock:
                 self._open |= {client, server}
             for source, sink in ((client, server), (server, client)):
-                threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
+                threading.Thread(target=self._pump, args=(source, sink, source is client), daemon=True).start()
 
-    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+    def _pump(self, source: socket.socket, sink: socket.socket, is_client: bool) -> None:
         with suppress(OSError):
             while chunk := source.recv(65536):
+                self.asked += is_client
                 if self._cut is not None and self._cut == _peer_port(sink):
                     self._cut = None
                     self._reset_pair(source, sink)

@@ -62,8 +62,7 @@ class RedisServer(AbstractContextManager["RedisServer"]):
         )
         wait_until(
             lambda: self._answers() or not child.running,
-            10,
-            lambda: f"{self.binary} on port {self.port}:\n{child.output}",
+            what=lambda: f"{self.binary} on port {self.port}:\n{child.output}",
         )
         if not child.running:
             raise AssertionError(f"{self.binary} ended at once:\n{child.output}")

@@ -11,7 +11,8 @@ from typing import Any, Self
 from itinerary.client.sync import ApiError, Client, NoAnswer
 from scheduler_service.runtime.run_file import read_run, write_run
 from tests.support.command_line import COMMAND
-from tests.support.processes import Child, alive, free_port, project_env, wait_until
+from tests.support.processes import PATIENCE, Child, alive, free_port, project_env, wait_until
+from tests.support.warm_command import WarmChild, is_like_any
 
 
 def own_redis_port(data_dir: Path) -> None:
@@ -34,9 +35,12 @@ class Running(AbstractContextManager["Running"]):
         self._env = project_env(**ports, NO_COLOR="1") | settings
         self.process: Child | None = None
 
-    def start(self, timeout: float = 60) -> Self:
+    def _launched(self) -> Child:
+        return Child(self._argv, env=self._env, cwd=self.data_dir.parent)
+
+    def start(self, timeout: float = PATIENCE) -> Self:
         """Start it (again) and wait until the API answers and a leader leads."""
-        child = self.process = Child(self._argv, env=self._env, cwd=self.data_dir.parent)
+        child = self.process = self._launched()
         wait_until(lambda: self._leads() or not child.running, timeout, lambda: child.output, every=0.1)
         if not child.running:
             raise AssertionError(f"`itinerary up` ended at once:\n{child.output}")
@@ -57,24 +61,26 @@ class Running(AbstractContextManager["Running"]):
 
     def client(self) -> Client:
         """A client of its API; close it or use it in a `with` block."""
-        return Client(self.written["api_url"])
+        return Client(self.written["api_url"], timeout=PATIENCE)
 
     def pid_of(self, part: str) -> int:
         """The pid of a part's present process, once it has one."""
-        return wait_until(lambda: self._pid(part), 30, lambda: f"{part} to run:\n{self.output}")
+        return wait_until(lambda: self._pid(part), what=lambda: f"{part} to run:\n{self.output}")
 
     def wait_for(self, part: str) -> None:
         """Until a part has said that it is ready."""
-        wait_until(lambda: self.written.get("parts", {}).get(part, {}).get("state") == "ready", 60, lambda: self.output)
+        wait_until(
+            lambda: self.written.get("parts", {}).get(part, {}).get("state") == "ready", what=lambda: self.output
+        )
 
     def kill_part(self, part: str) -> int:
         """kill -9 of one part's main process; its old pid. Returns once the supervisor has started another."""
         old = self.pid_of(part)
         os.kill(old, signal.SIGKILL)
-        wait_until(lambda: self._pid(part) not in (None, old), 30, lambda: f"another {part}:\n{self.output}")
+        wait_until(lambda: self._pid(part) not in (None, old), what=lambda: f"another {part}:\n{self.output}")
         return old
 
-    def stop(self, timeout: float = 40) -> int:
+    def stop(self, timeout: float = PATIENCE) -> int:
         """Ctrl-C; the exit status, and AssertionError where a process was left behind."""
         assert self.process is not None
         pids = [part["pid"] for part in self.written.get("parts", {}).values() if part["pid"]]
@@ -103,3 +109,12 @@ class Running(AbstractContextManager["Running"]):
     ) -> None:
         if self.process is not None and self.process.running:
             self.process.kill_alone()  # its parts die with it
+
+
+class WarmRunning(Running):
+    """The same from forks, where nothing in its environment decides while Python starts."""
+
+    def _launched(self) -> Child:
+        if not is_like_any(self._env):
+            return super()._launched()
+        return WarmChild("tests.support.warm_up", *self._argv[len(COMMAND) :], env=self._env, cwd=self.data_dir.parent)

@@ -51,13 +51,13 @@ class Sentinels(AbstractContextManager["Sentinels"]):
         master, replica = self._servers
         master.kill()
         with replica.client() as client:
-            wait_until(lambda: client.info("replication")["role"] == "master", 60, lambda: self.output)
+            wait_until(lambda: client.info("replication")["role"] == "master", what=lambda: self.output)
 
     def __enter__(self) -> Self:
         master, replica = (self._stack.enter_context(server) for server in self._servers)
         with replica.client() as client:
             client.replicaof("127.0.0.1", str(master.port))
-            wait_until(lambda: client.info("replication")["master_link_status"] == "up", 20)
+            wait_until(lambda: client.info("replication")["master_link_status"] == "up")
         for port in self._ports:
             folder = self._folder / f"sentinel-{port}"
             folder.mkdir()
@@ -65,7 +65,7 @@ class Sentinels(AbstractContextManager["Sentinels"]):
             config.write_text(_CONFIG.format(port=port, folder=folder, master=MASTER, watched=master.port))
             argv = [str(master.binary.path), str(config), "--sentinel"]
             self._children.append(self._stack.enter_context(Child(argv, cwd=folder)))
-        wait_until(self._agree, 30, lambda: self.output)
+        wait_until(self._agree, what=lambda: self.output)
         return self
 
     def _agree(self) -> bool:

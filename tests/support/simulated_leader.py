@@ -25,6 +25,7 @@ from scheduler_service.core.leader.recalling import recall
 from scheduler_service.core.leader.results import InboxRead, Shutdown, UnplannedJobs
 from scheduler_service.core.leader.step import Step
 from scheduler_service.core.leader.taking_over import take_over
+from scheduler_service.core.limits import longest_windows
 from scheduler_service.core.model import Lease
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.loops.broker_thread import BrokerThread
@@ -139,7 +140,7 @@ class SimLeader(Process):
         jobs, runs = store.job_histories(cursor.materialised_until), store.active_runs()
         self.state, commands = take_over(
             simulation.settings, lease.term, cursor, jobs, runs, self.renewer.now(), controls,
-            store.starts(),
+            store.starts(longest_windows(controls.limits.values())),
             simulation.t,
         )  # fmt: skip
         simulation.note(f"{self.name} takes over: cursor {cursor}, {len(runs)} runs, {len(jobs)} jobs")

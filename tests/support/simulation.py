@@ -48,7 +48,6 @@ SETTINGS: Final = CoreSettings(
     redispatch_after=4 * SECOND,
     max_redispatch=4,
     due_poll_interval=2 * SECOND,
-    statistics_interval=60 * SECOND,
 )
 
 
@@ -283,7 +282,7 @@ class Simulation:
     def run(self) -> Outcome:
         from tests.support.simulated_trouble import Faults, Users
 
-        with _without_logs():
+        with without_logs():
             self._stand_by()
             self.workers = [SimWorker(self, f"w{self.fresh()}") for _ in range(2)]
             users, faults = Users(self), Faults(self)
@@ -365,7 +364,7 @@ def simulate(seed: int, *, tracing: bool = False, own_queues: bool = False) -> O
 
 
 @contextmanager
-def _without_logs() -> Iterator[None]:
+def without_logs() -> Iterator[None]:
     before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     try:

@@ -37,4 +37,4 @@ def on_a_terminal(env: Mapping[str, str], *words: str, columns: int = 80, typed:
         while part := os.read(ours, 1 << 16):
             parts.append(part)
     os.close(ours)
-    return Seen(b"".join(parts).decode().replace("\r\n", "\n"), process.wait(30))
+    return Seen(b"".join(parts).decode().replace("\r\n", "\n"), process.wait())

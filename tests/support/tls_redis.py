@@ -34,7 +34,7 @@ class Certificates:
         return "-keyout", self.file(f"{name}.key"), "-out", self.file(f"{name}.crt")
 
     def _openssl(self, *arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], check=True, capture_output=True, timeout=20)
+        subprocess.run(["openssl", *arguments], check=True, capture_output=True)
 
 
 class TlsRedis(RedisServer):
@@ -79,7 +79,7 @@ def _with_tls(folder: Path) -> ServerBinary | None:
         except NoRedisServer:
             continue
         argv = [path, "--port", "0", "--tls-port", "1", "--tls-cert-file", "/nowhere"]
-        tried = subprocess.run(argv, capture_output=True, text=True, timeout=10)
+        tried = subprocess.run(argv, capture_output=True, text=True)
         if "tls-key-file" in tried.stdout:  # one without TLS does not miss it
             return found
     return None

@@ -1,5 +1,6 @@
 """The production topology as plain processes: leaders with their own ports, several APIs, workers that come and go."""
 
+import itertools
 import re
 import signal
 import threading
@@ -13,11 +14,9 @@ from typing import Self
 
 from itinerary.client.sync import ApiError, Client, NoAnswer
 from tests.support.command_line import Itinerary
-from tests.support.processes import Child, free_port, project_env, wait_until
+from tests.support.processes import WARM_STOP, Child, free_port, project_env, wait_until
 from tests.support.redis_server import RedisServer
 from tests.support.warm_command import ServiceChild
-
-CLEAN_STOP = 25.0
 
 
 class Topology(AbstractContextManager["Topology"]):
@@ -55,7 +54,7 @@ class Topology(AbstractContextManager["Topology"]):
             self.parts[name].signal(signal.SIGTERM)
         for name in names:
             child = self.parts.pop(name)
-            status = child.wait(CLEAN_STOP)
+            status = child.wait(WARM_STOP)
             assert status in (0, -15), f"{name} ended with {status}:\n{child.output}"
             self._ended.append(child)
 
@@ -69,9 +68,9 @@ class Topology(AbstractContextManager["Topology"]):
         """Until the part says so itself; a worker is well when the leader hears it."""
         if name.startswith("worker"):
             child = self.parts[name]
-            wait_until(lambda: " ready" in child.output, 40, lambda: self.output)
+            wait_until(lambda: " ready" in child.output, what=lambda: self.output)
         else:
-            wait_until(lambda: self.ask(name, "/healthz") is not None, 40, lambda: self.output)
+            wait_until(lambda: self.ask(name, "/healthz") is not None, what=lambda: self.output)
 
     def ask(self, name: str, path: str) -> str | None:
         """What a part's port answers; None where it answers nothing, or an error."""
@@ -107,7 +106,7 @@ class Topology(AbstractContextManager["Topology"]):
             self.start(name)
         for name in list(self.parts):
             self.wait_until_well(name)
-        wait_until(lambda: self.figure("scheduler_workers_alive"), 40, lambda: self.output, 0.1)
+        wait_until(lambda: self.figure("scheduler_workers_alive"), what=lambda: self.output, every=0.1)
         return self
 
     def __exit__(
@@ -119,9 +118,10 @@ class Topology(AbstractContextManager["Topology"]):
 class Load:
     """Enqueues `rate` runs a second, each until some API took it; `accepted` has the run id of each key."""
 
-    def __init__(self, clients: list[Client], task: str, kwargs: dict[str, object]) -> None:
+    def __init__(self, clients: list[Client], task: str) -> None:
         self._clients = clients
-        self._task, self._kwargs = task, kwargs
+        self._task = task
+        self.kwargs: dict[str, object] = {}
         self.rate = 5.0
         self.accepted: dict[str, str] = {}
         self.refused = 0
@@ -135,10 +135,11 @@ class Load:
             self._stopped.wait(max(0.0, due - time.monotonic()))
 
     def _enqueue(self, key: str) -> None:
-        for number in range(len(self.accepted), len(self.accepted) + 200):
+        kwargs = self.kwargs  # of a key that was perhaps taken they must stay the same
+        for number in itertools.count(len(self.accepted)):
             client = self._clients[number % len(self._clients)]
             try:
-                run = client.enqueue(self._task, kwargs=self._kwargs, idempotency_key=key)
+                run = client.enqueue(self._task, kwargs=kwargs, idempotency_key=key)
             except (ApiError, NoAnswer):
                 # Perhaps taken all the same: the key makes asking again harmless.
                 self.refused += 1
@@ -159,7 +160,7 @@ class Load:
             thread.join()
 
 
-def eventually(question: Callable[[], float | None], holds: Callable[[float], bool], timeout: float, what: str) -> None:
+def eventually(question: Callable[[], float | None], holds: Callable[[float], bool], what: str) -> None:
     """Wait until a figure is there and as it should be."""
     seen: list[float | None] = [None]
 
@@ -167,4 +168,4 @@ def eventually(question: Callable[[], float | None], holds: Callable[[float], bo
         seen[0] = question()
         return seen[0] is not None and holds(seen[0])
 
-    wait_until(ask, timeout, lambda: f"{what}; last seen: {seen[0]}", 0.2)
+    wait_until(ask, what=lambda: f"{what}; last seen: {seen[0]}", every=0.2)

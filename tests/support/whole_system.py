@@ -11,7 +11,7 @@ from scheduler_service.cli.invariants import findings, read_record
 from scheduler_service.sql.database import Database
 from tests.support.deployment import Deployment
 from tests.support.records import Truth, read_truth
-from tests.support.running import Running
+from tests.support.running import WarmRunning
 
 APP = "tests.e2e.recording_app:app"
 QUICK = {"ITINERARY_LOST_AFTER": "6s", "ITINERARY_REDISPATCH_AFTER": "3s"}
@@ -57,7 +57,7 @@ def on_one_machine(folder: Path) -> Iterator[System]:
     """`itinerary up`, on SQLite."""
     record = folder / "record.jsonl"
     with (
-        Running(folder / ".itinerary", "--app", APP, RECORD_FILE=str(record), **QUICK) as up,
+        WarmRunning(folder / ".itinerary", "--app", APP, RECORD_FILE=str(record), **QUICK) as up,
         up.client() as client,
     ):
         yield System(client, up.kill_part, record, f"sqlite:///{up.data_dir}/itinerary.db", lambda: up.output)

@@ -18,7 +18,9 @@ from scheduler_service.broker.dispatcher import CeleryDispatcher, publishing_app
 from scheduler_service.broker.inbox import RedisInbox
 from scheduler_service.core.leader.messages import Heartbeat, InboxMessage, decode
 from scheduler_service.core.model import DispatchedRun
-from tests.support.processes import Child, project_env, wait_until
+from scheduler_service.sql.database import host_now
+from tests.support.processes import PATIENCE, Child, project_env, wait_until
+from tests.support.warm_command import WarmChild
 
 # Another interpreter, with other releases of Python, Celery and redis-py, for workers alone.
 WORKER_PYTHON = os.environ.get("WORKER_PYTHON", sys.executable)
@@ -85,7 +87,11 @@ class Bench:
     def spawn(self, argv: list[str], **settings: str) -> Child:
         """The same process, not waited for."""
         env = {"ITINERARY_REDIS_URL": self.url, "USERAPP_BROKER": self.broker_url, "TRUTH": str(self._truth)}
-        child = Child([WORKER_PYTHON, *argv], env=project_env(**env | settings))
+        variables = project_env(**env | settings)
+        if sys.executable == WORKER_PYTHON and argv[0] == "-m":
+            child = WarmChild(*argv[1:], env=variables)
+        else:
+            child = Child([WORKER_PYTHON, *argv], env=variables)
         self._stack.enter_context(child)
         return child
 
@@ -109,10 +115,10 @@ class Bench:
 
     def witnessed(self, line: str) -> None:
         """Wait until a task body wrote this."""
-        wait_until(lambda: line in self.truth, 15, lambda: f"{line!r} in {self.truth}")
+        wait_until(lambda: line in self.truth, what=lambda: f"{line!r} in {self.truth}")
 
     def reported(
-        self, wanted: Callable[[InboxMessage], bool], child: Child | None = None, timeout: float = 20
+        self, wanted: Callable[[InboxMessage], bool], child: Child | None = None, timeout: float = PATIENCE
     ) -> InboxMessage:
         """The first new message that is wanted; what came before it is kept in `messages` too."""
         seen = len(self.messages)
@@ -130,7 +136,7 @@ class Bench:
         assert found is not None
         return found
 
-    def report_of(self, run_id: str, kind: type[Any], attempt: int = 1, timeout: float = 20) -> Any:
+    def report_of(self, run_id: str, kind: type[Any], attempt: int = 1, timeout: float = PATIENCE) -> Any:
         """The report of this kind about this attempt, heard already or soon."""
 
         def look() -> InboxMessage | None:
@@ -145,10 +151,12 @@ class Bench:
         return [m for m in self.messages if (getattr(m, "run_id", ""), getattr(m, "attempt", 0)) == wanted]
 
     def next_heartbeat(self, listing: str = "") -> Heartbeat:
-        """A heartbeat that is not heard yet, and that lists this run where one is named."""
+        """A heartbeat that is sent from now on, and that lists this run where one is named; its first part alone."""
+        self._read()
+        now = host_now()
 
         def fits(message: InboxMessage) -> bool:
-            if not isinstance(message, Heartbeat):
+            if not isinstance(message, Heartbeat) or message.at < now or message.part:
                 return False
             return not listing or any(run_id == listing for run_id, _ in (*message.running, *message.received))
 

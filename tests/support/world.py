@@ -24,10 +24,11 @@ from scheduler_service.core.leader.past_starts import ClockStepped
 from scheduler_service.core.leader.poll_state import NEVER
 from scheduler_service.core.leader.rebuilding import IndexBuilder
 from scheduler_service.core.leader.recalling import recall
-from scheduler_service.core.leader.results import InboxRead
-from scheduler_service.core.leader.state import CoreSettings
+from scheduler_service.core.leader.results import Feedback, InboxRead
+from scheduler_service.core.leader.state import CoreSettings, SchedulerState
 from scheduler_service.core.leader.step import Step
 from scheduler_service.core.leader.taking_over import take_over
+from scheduler_service.core.limits import longest_windows
 from scheduler_service.core.model import Job, NewRun, Run, RunKind
 from scheduler_service.loops.balancer_thread import BalancerThread
 from scheduler_service.loops.broker_thread import BrokerThread
@@ -130,6 +131,11 @@ class Workers:
         known = {"concurrency": 4, "queues": ["default"], "generation": self.epoch, RECALLS_FIELD: self.recalls}
         self.world.tell("heartbeat", worker="w1", **listed, **known)
 
+    def leave(self) -> None:
+        """The farewell of a warm stop."""
+        self.world.tell("heartbeat", worker="w1", running=[], received=[], concurrency=0, queues=[], leaving=True)
+        self.world.reconcile()
+
     def die(self) -> None:
         """What ran is gone, and nobody says so."""
         self.running.clear()
@@ -196,7 +202,7 @@ class World:
             store.active_runs(),
             self.renewer.now(),
             controls,
-            store.starts(),
+            store.starts(longest_windows(controls.limits.values())),
             self.now,
         )  # fmt: skip
         self._position, self._rereading, self._read_to = cursor.inbox_position, False, "0-0"
@@ -206,21 +212,25 @@ class World:
 
     def reconcile(self) -> None:
         """Let everything that is due now happen, until nothing more does."""
+        self.renewer.confirm()
+        self.clock_watch.see(self.store.leases.peek(0), self.now)
         for _ in range(200):
-            self.renewer.confirm()
-            self.clock_watch.see(self.store.leases.peek(0), self.now)
             self.workers.end()
             self._read_inbox()
             messages = self.mailbox.drain(0)
             if stepped := self.renewer.take_step():
                 messages.append(ClockStepped(stepped))
-            self.state, commands = iterate(self.state, [*messages, self._listened], self.renewer.now(), self.now)
+            self.state, commands = self.step([*messages, self._listened])
             self.meter.iterated(self.state, 0, commands)
             self.carry_out(commands)
             self.workers.take()
             if not messages and not commands and self._quiet():
                 return
         raise AssertionError("the loop does not come to rest")
+
+    def step(self, messages: list[Feedback]) -> tuple[SchedulerState, list[Command]]:
+        """One pass of the rules."""
+        return iterate(self.state, messages, self.renewer.now(), self.now)
 
     def advance(self, duration: Duration) -> None:
         """Move the clock, stopping wherever the leader or a worker has something to do."""

@@ -452,7 +452,7 @@ with Service(app, now="2026-12-01T00:00:00Z") as service:
 @pytest.mark.slow
 def test_it_works_with_the_small_package_alone_but_for_scheduled_jobs() -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", ALONE], env=project_env(), cwd=REPOSITORY, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", ALONE], env=project_env(), cwd=REPOSITORY, capture_output=True, text=True
     )
     assert ended.stderr == ""
     first, second = ended.stdout.splitlines()

@@ -8,7 +8,7 @@ from celery import Celery
 from celery.result import AsyncResult
 
 from scheduler_service.core.leader.messages import Failed, RetryAsked, Succeeded
-from tests.support.processes import Child, free_port, wait_until
+from tests.support.processes import PATIENCE, Child, free_port, wait_until
 from tests.support.redis_server import RedisServer
 from tests.support.worker_process import Bench, dispatched
 
@@ -46,7 +46,7 @@ def asker(bench: Bench) -> Iterator[Celery]:
 def test_the_app_s_backend_has_each_attempt_under_its_task_id(bench: Bench, worker: Child, asker: Celery) -> None:
     bench.publish(dispatched("added", "user.add", 1, 2))
     result = AsyncResult("added~1", app=asker)
-    assert (result.get(timeout=15), result.state, result.name) == (3, "SUCCESS", "user.add")
+    assert (result.get(timeout=PATIENCE), result.state, result.name) == (3, "SUCCESS", "user.add")
     bench.publish(dispatched("failing", "user.fails", 3), dispatched("again", "user.asks_again", 1))
     bench.report_of("failing", Failed)
     bench.report_of("again", RetryAsked)
@@ -67,7 +67,7 @@ def test_started_is_stored_by_the_delivery_with_the_claim_alone(bench: Bench, wo
     bench.report_of("over", Failed)
     bench.publish(dispatched("over", "user.fails", 3, seq=7_000_002))  # its claim is refused
     bench.publish(dispatched("last", "user.add", 1, 2, seq=7_000_003))
-    assert AsyncResult("last~1", app=asker).get(timeout=15) == 3
+    assert AsyncResult("last~1", app=asker).get(timeout=PATIENCE) == 3
     assert AsyncResult("over~1", app=asker).state == "FAILURE"
 
 
@@ -81,7 +81,7 @@ def test_nothing_is_stored_where_the_task_ignores_it_or_an_argument_is_a_secret(
     )
     for name in ("quiet", "secret", "plain"):
         bench.report_of(name, Succeeded)
-    assert AsyncResult("plain~1", app=asker).get(timeout=15) == 3
+    assert AsyncResult("plain~1", app=asker).get(timeout=PATIENCE) == 3
     with bench.client() as client:
         stored = {key: client.get(key) for key in client.keys("celery-task-meta-*")}  # type: ignore[union-attr]
     assert not [key for key in stored if "quiet" in key or "secret" in key]
@@ -130,5 +130,5 @@ def test_flower_hears_of_the_shadow(bench: Bench, worker: Child) -> None:
             bench.publish(dispatched("heard", "user.report", "acme"))  # what is sent now reaches this receiver
 
         receiver = bench.app.events.Receiver(connection, {"task-received": received, "worker-heartbeat": alive})
-        receiver.capture(limit=None, timeout=15, wakeup=False)
+        receiver.capture(limit=None, timeout=PATIENCE, wakeup=False)
     assert set(names) == {"report for ACME on default"}

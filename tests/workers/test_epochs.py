@@ -14,7 +14,7 @@ from scheduler_service.broker.claims import RedisClaims
 from scheduler_service.core.model import NewRun, RunKind
 from scheduler_service.core.run_state import FINAL, RunState
 from tests.support.leading import LeaderThread
-from tests.support.processes import wait_until
+from tests.support.processes import PATIENCE, wait_until
 from tests.support.redis_server import RedisServer
 from tests.support.worker_process import Bench
 
@@ -48,10 +48,10 @@ class Whole:
     def state(self, run_id: str) -> RunState:
         return self.leader.runs.get(run_id).state
 
-    def becomes(self, run_id: str, state: RunState, timeout: float = 20) -> None:
+    def becomes(self, run_id: str, state: RunState, timeout: float = PATIENCE) -> None:
         wait_until(lambda: self.state(run_id) is state, timeout, lambda: f"{run_id}: {self.leader.runs.get(run_id)}")
 
-    def all_complete(self, *run_ids: str, timeout: float = 40) -> None:
+    def all_complete(self, *run_ids: str, timeout: float = PATIENCE) -> None:
         for run_id in run_ids:
             wait_until(lambda run=run_id: self.state(run) in FINAL, timeout, lambda run=run_id: f"{run} to end")
         assert {run_id: self.state(run_id).value for run_id in run_ids} == dict.fromkeys(run_ids, "completed")
@@ -76,13 +76,14 @@ def whole(redis_server: RedisServer, sqlite_url: str, tmp_path: Path) -> Iterato
 def busy(request: pytest.FixtureRequest, whole: Whole) -> tuple[str, list[str]]:
     """One run is running and waits for its gate, three are pending behind it."""
     with whole.redis.client() as client:  # else the first run may be sent again for the first epoch
-        wait_until(lambda: client.get(KEYS.epoch), 20)
+        wait_until(lambda: client.get(KEYS.epoch))
     whole.bench.worker("-c", "1", "-P", request.param, CAREFUL="yes")
     running = whole.enqueue("user.gated", whole.bench.gate())
     whole.becomes(running, RunState.RUNNING)
     pending = [whole.enqueue("user.who") for _ in range(3)]
-    for run_id in pending:
-        whole.becomes(run_id, RunState.PENDING)
+    for run_id in pending:  # before it is published, it would be sent again as unconfirmed
+        wait_until(lambda run=run_id: whole.leader.runs.get(run).published_at)
+        assert whole.state(run_id) is RunState.PENDING
     return running, pending
 
 
@@ -121,7 +122,7 @@ def test_messages_that_a_worker_held_when_the_data_were_lost_start_nothing(whole
     running = whole.enqueue("user.gated", whole.bench.gate())
     whole.becomes(running, RunState.RUNNING)
     pending = [whole.enqueue("user.who") for _ in range(3)]
-    wait_until(lambda: len(whole.bench.next_heartbeat(pending[0]).received) == 3, 20)
+    wait_until(lambda: len(whole.bench.next_heartbeat(pending[0]).received) == 3)
     flush(whole)
     whole.bench.open_gate()
     whole.all_complete(running, *pending)
@@ -133,7 +134,7 @@ def test_what_runs_while_nobody_leads_is_not_started_by_the_next_leader(whole: W
     """The word of its start is lost: only the worker knows."""
     whole.bench.worker("-c", "1")
     whole.enqueue("user.add", 1, 1)
-    wait_until(lambda: "add 1 1" in whole.bench.truth, 20)
+    wait_until(lambda: "add 1 1" in whole.bench.truth)
     running = whole.enqueue("user.gated", whole.bench.gate())
     whole.becomes(running, RunState.RUNNING)
     whole.leader.__exit__(None, None, None)
@@ -157,7 +158,7 @@ def test_a_report_that_was_lost_unread_is_said_again(whole: Whole) -> None:
     whole.leader.__exit__(None, None, None)
     whole.bench.open_gate()
     with whole.redis.client() as client:
-        wait_until(lambda: client.get(KEYS.claim(f"{run_id}~1")) == "done", 20)
+        wait_until(lambda: client.get(KEYS.claim(f"{run_id}~1")) == "done")
         client.flushall()
     whole.change_leader()
     whole.all_complete(run_id)
@@ -168,7 +169,7 @@ def test_a_report_that_was_lost_unread_is_said_again(whole: Whole) -> None:
 def test_a_leader_without_a_loss_lets_runs_start_at_once(whole: Whole) -> None:
     whole.bench.worker("-c", "1")
     run_id = whole.enqueue("user.who")
-    whole.becomes(run_id, RunState.COMPLETED, timeout=5)
+    whole.becomes(run_id, RunState.COMPLETED)
     with closing(RedisClaims(whole.redis.url)) as claims:
         assert claims.query_epoch().accepted
 
@@ -178,5 +179,5 @@ def test_claims_of_what_is_over_are_gone_within_seconds(whole: Whole) -> None:
     run_ids = [whole.enqueue("user.who") for _ in range(10)]
     whole.all_complete(*run_ids)
     with whole.redis.client() as client:
-        wait_until(lambda: not client.keys("itinerary:claim:*"), 10, lambda: str(client.keys("*")))
+        wait_until(lambda: not client.keys("itinerary:claim:*"), what=lambda: str(client.keys("*")))
         assert client.keys("itinerary:result:*") == []

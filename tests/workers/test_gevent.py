@@ -8,7 +8,7 @@ import pytest
 
 from itinerary.protocol.instants import SECOND
 from scheduler_service.core.leader.messages import Failed, Heartbeat, Started, Succeeded
-from tests.support.processes import wait_until
+from tests.support.processes import WARM_STOP, wait_until
 from tests.support.redis_server import RedisServer
 from tests.support.worker_process import Bench, dispatched
 
@@ -37,8 +37,8 @@ def test_an_idle_worker_reports_its_places_and_stays(bench: Bench) -> None:
 def test_a_hundred_run_at_once_and_each_knows_which_run_it_is(bench: Bench) -> None:
     names = [f"of_a_hundred_{n}" for n in range(100)]
     bench.publish(*(dispatched(name, "user.itself", bench.gate("hundred")) for name in names))
-    wait_until(lambda: {f"itself {name}" for name in names} <= set(bench.truth), 20, "a hundred starts")
-    wait_until(lambda: {(name, 1) for name in names} <= set(bench.next_heartbeat().running), 20, "a hundred listed")
+    wait_until(lambda: {f"itself {name}" for name in names} <= set(bench.truth), what="a hundred starts")
+    wait_until(lambda: {(name, 1) for name in names} <= set(bench.next_heartbeat().running), what="a hundred listed")
     bench.open_gate("hundred")
     assert all(bench.report_of(name, Succeeded).result is True for name in names)
     assert {len(bench.about(name)) for name in names} == {2}
@@ -49,7 +49,7 @@ def test_a_revoked_task_is_killed_and_reported_once(bench: Bench) -> None:
     bench.witnessed("gated unwanted~1")
     bench.dispatcher.revoke(["unwanted~1"])
     assert bench.report_of("unwanted", Failed).reason == "terminated"
-    wait_until(lambda: ("unwanted", 1) not in bench.next_heartbeat().running, 20, "a heartbeat without it")
+    wait_until(lambda: ("unwanted", 1) not in bench.next_heartbeat().running, what="a heartbeat without it")
     assert kinds(bench, "unwanted") == [Started, Failed]
 
 
@@ -96,18 +96,18 @@ def test_it_outlives_redis_and_a_warm_shutdown_loses_nothing(redis_server: Redis
         bench.publish(run)
         bench.witnessed("gated survivor~1")
         redis_server.kill()
-        worker.wait_for_line("redis is away", 15)
+        worker.wait_for_line("redis is away")
         bench.open_gate("survivor")
-        worker.wait_for_line("survivor~1 reports succeeded", 15)
+        worker.wait_for_line("survivor~1 reports succeeded")
         redis_server.start()
-        assert bench.report_of("survivor", Succeeded, timeout=30).result == "through"
+        assert bench.report_of("survivor", Succeeded).result == "through"
         bench.accept()
         bench.publish(run, dispatched("last", "user.gated", bench.gate("last")))
         bench.witnessed("gated last~1")
         worker.signal(signal.SIGTERM)
         worker.wait_for_line("Warm shutdown")
         bench.open_gate("last")
-        assert worker.wait(20) == 0
+        assert worker.wait(WARM_STOP) == 0
         bench.report_of("last", Succeeded)
         farewell = bench.messages[-1]
         assert isinstance(farewell, Heartbeat)

@@ -15,7 +15,7 @@ from scheduler_service.core.leader.state import CoreSettings
 from scheduler_service.core.model import NewRun, RunKind
 from scheduler_service.core.run_state import RunState
 from tests.support.leading import LeaderThread
-from tests.support.processes import wait_until
+from tests.support.processes import PATIENCE, WARM_STOP, wait_until
 from tests.support.redis_server import RedisServer
 from tests.support.worker_process import Bench, dispatched
 
@@ -29,8 +29,13 @@ class Whole:
     """An impatient leader, and workers of one Redis."""
 
     def __init__(self, redis_url: str, database_url: str, folder: Path) -> None:
-        self.leader = LeaderThread(database_url, redis_url, settings=_IMPATIENT).__enter__()
+        self._urls = database_url, redis_url
         self.bench = Bench(redis_url, folder)
+        self.lead()
+
+    def lead(self) -> None:
+        """Another leader takes over, once the one before has stopped."""
+        self.leader = LeaderThread(*self._urls, settings=_IMPATIENT).__enter__()
 
     def close(self) -> None:
         self.bench.__exit__(None, None, None)
@@ -67,7 +72,7 @@ def test_runs_behind_a_rate_limit_are_started_at_its_rate_and_sent_once(whole: W
     threads = whole.bench.start([*argv, "-n", "threads@here", "-Q", "threads", "-P", "threads"])
     runs = whole.enqueue("user.rationed", 4, queue="forked")
     runs += whole.enqueue("user.rationed", 4, queue="threads", first=4)
-    wait_until(lambda: whole.ended(runs) == 8, 60, lambda: f"{forked.output}\n{threads.output}")
+    wait_until(lambda: whole.ended(runs) == 8, what=lambda: f"{forked.output}\n{threads.output}")
     assert sorted(whole.bench.truth) == sorted(f"rationed {run_id}~1" for run_id in runs)
     assert whole.redispatched() == 0
     assert "claim refused" not in forked.output + threads.output
@@ -76,18 +81,21 @@ def test_runs_behind_a_rate_limit_are_started_at_its_rate_and_sent_once(whole: W
 def test_what_a_rate_limit_holds_is_listed_and_goes_back_at_a_warm_shutdown(whole: Whole) -> None:
     first = whole.bench.worker("-c", "2", name="first")
     runs = whole.enqueue("user.rarely", 4)
-    wait_until(lambda: whole.ended(runs) == 1, 20, lambda: first.output)
+    wait_until(lambda: whole.ended(runs) == 1, what=lambda: first.output)
     waiting = {run_id for run_id in runs if whole.state(run_id) is RunState.PENDING}
+    wait_until(lambda: _held(whole.bench) == waiting, what="the heartbeats from before it started to pass")
     for _ in range(5):  # longer than the leader's patience
-        beat = whole.bench.next_heartbeat()
-        assert {run_id for run_id, _ in beat.received} == waiting
+        assert _held(whole.bench) == waiting
     assert whole.redispatched() == 0
+    whole.leader.__exit__(None, None, None)  # it trims what it has read, and the farewell comes once
     first.signal(signal.SIGTERM)
-    assert first.wait(20) == 0
-    last = [m for m in _all(whole.bench) if isinstance(m, Heartbeat)][-1]
-    assert (last.worker, last.concurrency, last.received) == ("first@here", 0, ())
+    assert first.wait(WARM_STOP) == 0
+    last = whole.bench.reported(lambda m: isinstance(m, Heartbeat) and m.concurrency == 0)
+    assert isinstance(last, Heartbeat)
+    assert (last.worker, last.leaving, last.received) == ("first@here", True, ())
+    whole.lead()
     whole.bench.worker("-c", "2", name="second")
-    wait_until(lambda: whole.ended(runs) == 2, 20, "one more, by the second worker's own allowance")
+    wait_until(lambda: whole.ended(runs) == 2, what="one more, by the second worker's own allowance")
     assert whole.redispatched() == 0
     assert sorted(whole.bench.truth) == sorted(set(whole.bench.truth))
 
@@ -101,18 +109,17 @@ def test_what_waits_for_a_process_a_consumer_or_its_time_is_listed(redis_server:
         later = {"task_id": "later~1", "headers": headers, "queue": "default", "countdown": 3600}
         bench.app.send_task("user.add", [1, 2], **later)
         everything = {run.run_id for run in gated} | {"later"}
-        wait_until(lambda: _listed(bench) == everything, 20, "all to be listed")
-        bench.app.control.cancel_consumer("default", destination=["one@here"], reply=True, timeout=10)
+        wait_until(lambda: _listed(bench) == everything, what="all to be listed")
+        bench.app.control.cancel_consumer("default", destination=["one@here"], reply=True, timeout=PATIENCE)
         bench.publish(dispatched("after", "user.add", 3, 4))
-        beats = [bench.next_heartbeat() for _ in range(2)]
-        assert all(beat.queues == () for beat in beats[1:])
+        wait_until(lambda: bench.next_heartbeat().queues == (), what="a heartbeat since it takes from no queue")
         assert _listed(bench) == everything
         wait_until(lambda: bench.dispatcher.heads(["default"])["default"].length == 1, what="it to stay in its queue")
-        bench.app.control.add_consumer("default", destination=["one@here"], reply=True, timeout=10)
+        bench.app.control.add_consumer("default", destination=["one@here"], reply=True, timeout=PATIENCE)
         bench.open_gate()
         for run in (*gated, dispatched("after", "user.add")):
             bench.report_of(run.run_id, Succeeded)
-        wait_until(lambda: _listed(bench) == {"later"}, 20, "only what waits for its time")
+        wait_until(lambda: _listed(bench) == {"later"}, what="only what waits for its time")
 
 
 def _listed(bench: Bench) -> set[str]:
@@ -120,6 +127,5 @@ def _listed(bench: Bench) -> set[str]:
     return {run_id for run_id, _ in (*beat.running, *beat.received)}
 
 
-def _all(bench: Bench) -> list[object]:
-    bench.reported(lambda m: isinstance(m, Heartbeat) and m.concurrency == 0)
-    return list(bench.messages)
+def _held(bench: Bench) -> set[str]:
+    return {run_id for run_id, _ in bench.next_heartbeat().received}

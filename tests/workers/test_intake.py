@@ -149,9 +149,9 @@ def test_no_forged_message_ends_a_worker_or_comes_back_to_it(bench: Bench, pool:
         for item in _NO_MESSAGES:
             client.publish("/0.celery.pidbox", item)
         bench.publish(dispatched("after", "user.add", 1, 2))
-        bench.report_of("after", Succeeded, timeout=60)
+        bench.report_of("after", Succeeded)
         assert worker.running, worker.output
-        wait_until(lambda: client.hlen("unacked") == 0, 10, lambda: str(client.hgetall("unacked")))
+        wait_until(lambda: client.hlen("unacked") == 0, what=lambda: str(client.hgetall("unacked")))
         assert client.llen("default") == 0
     assert "Unrecoverable error" not in worker.output
     assert "Restoring" not in worker.output
@@ -198,7 +198,7 @@ def test_runs_whose_message_cannot_be_read_or_taken_fail_with_their_reason(bench
 @pytest.mark.redis
 def test_a_worker_with_a_task_that_cannot_be_claimed_does_not_start_and_names_it(bench: Bench) -> None:
     worker = bench.spawn(_BATCHES, LATE="1", FINAL="1")
-    assert worker.wait(30) != 0
+    assert worker.wait() != 0
     assert "task bat.final cannot be given the claim, TypeError('this class is final')" in worker.output
     assert "task bat.collect has a Strategy of its own" in worker.output
     assert "task bat.late has a Strategy of its own" in worker.output

@@ -38,7 +38,7 @@ def site(tmp_path: Path) -> Path:
 
 def run(*argv: str, path: str, cwd: Path = REPOSITORY, **settings: str) -> subprocess.CompletedProcess[str]:
     command, env = [sys.executable, "-P", *argv], project_env(PYTHONPATH=path, **settings)
-    return subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True)
 
 
 def test_this_checkout_owns_its_package(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:

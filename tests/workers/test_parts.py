@@ -19,15 +19,17 @@ from itinerary.protocol.keys import Keys
 from itinerary.protocol.progress import Progress
 from itinerary.protocol.wire import HEADER_ATTEMPT, HEADER_RUN_ID
 from itinerary.worker import connection as connection_module
-from itinerary.worker import heartbeat
+from itinerary.worker import listing
 from itinerary.worker.celery_app import create_app
 from itinerary.worker.connection import RedisConnection, is_redis, patiently, usable_url
 from itinerary.worker.current import CurrentRun, current_run
 from itinerary.worker.delivery import Delivery, Limits, is_ours, unrun_code
-from itinerary.worker.heartbeat import Heartbeater, PendingSend
+from itinerary.worker.heartbeat import Heartbeater
 from itinerary.worker.held import HeldRequests
 from itinerary.worker.mixin import Claiming, give_claim
+from itinerary.worker.pending import PendingSend
 from itinerary.worker.pool_registry import PoolRegistry
+from itinerary.worker.warm_stop import keep_what_was_given
 from scheduler_service.core.leader.messages import Heartbeat, decode
 from tests.support.processes import free_port, wait_until
 
@@ -284,6 +286,16 @@ def test_the_heart_beats_at_once_and_says_farewell(connection: RedisConnection, 
     assert last.leaving
 
 
+def first_beat(connection: RedisConnection, registry: PoolRegistry, pool: object) -> Heartbeat:
+    consumer = FakeConsumer()
+    consumer.pool = pool  # type: ignore[assignment]
+    heartbeater = Heartbeater(connection, registry, "celery@here", consumer, HeldRequests())
+    heartbeater.start()
+    wait_until(lambda: connection.client.xlen(KEYS.inbox), what="the first heartbeat")
+    heartbeater.stop()
+    return beats(connection)[0]
+
+
 class GreenPool:
     """gevent's pool as it is in Celery 5.4 to 5.6: its processes are the greenlets that run."""
 
@@ -296,13 +308,22 @@ class GreenPool:
 def test_an_idle_pool_of_greenlets_has_its_places_and_is_not_leaving(
     connection: RedisConnection, registry: PoolRegistry
 ) -> None:
-    consumer = FakeConsumer()
-    consumer.pool = GreenPool()  # type: ignore[assignment]
-    heartbeater = Heartbeater(connection, registry, "celery@here", consumer, HeldRequests())
-    heartbeater.start()
-    wait_until(lambda: beats(connection), what="the first heartbeat")
-    heartbeater.stop()
-    assert (beats(connection)[0].concurrency, beats(connection)[0].leaving) == (100, False)
+    first = first_beat(connection, registry, GreenPool())
+    assert (first.concurrency, first.leaving) == (100, False)
+
+
+class OvershrunkPool:
+    """A pool whose children were told twice to go, each counted twice."""
+
+    num_processes = -4
+
+
+@pytest.mark.redis
+def test_a_pool_that_celery_counts_below_zero_beats_as_one_without_places(
+    connection: RedisConnection, registry: PoolRegistry
+) -> None:
+    first = first_beat(connection, registry, OvershrunkPool())
+    assert (first.concurrency, first.leaving) == (0, False)
 
 
 class FakeRequest:
@@ -346,7 +367,7 @@ def test_the_longest_progress_of_the_longest_lists_fits_into_entries_that_the_le
         one.request_dict = {"id": one.id, HEADER_RUN_ID: one.id[:-2], HEADER_ATTEMPT: 1}
         registry.claimed(one.id)
         registry.shows_progress(one.id, lambda: Progress(2**53 - 0.1, 2**53, "\u20ac" * 20))
-    monkeypatch.setattr(heartbeat.state, "requests", {one.id: one for one in running})
+    monkeypatch.setattr(listing.state, "requests", {one.id: one for one in running})
     heartbeater = Heartbeater(connection, registry, "celery@here", FakeConsumer(), held)
     heartbeater.start()
     wait_until(lambda: len(beats(connection)) > 1, what="a heartbeat in parts")
@@ -406,7 +427,7 @@ def test_held_reports_go_out_in_order_before_the_next_heartbeat(
     for name in ("first", "second", "third"):
         heartbeater.enqueue(PendingSend(name, report(name)))
     heartbeater.start()
-    assert away.wait(5)
+    assert away.wait(60)
     assert beats(connection) == []
     back.set()
     wait_until(lambda: beats(connection), what="a heartbeat")
@@ -447,3 +468,9 @@ def test_the_own_app_never_redelivers_and_never_gives_up() -> None:
     assert conf.broker_transport_options["socket_timeout"] == 10
     assert {"itinerary.echo", "itinerary.sleep", "itinerary.fail", "itinerary.http"} <= set(app.tasks)
     app.close()
+
+
+def test_a_pool_that_drops_no_messages_is_left_alone_by_a_warm_stop() -> None:
+    consumer = SimpleNamespace(pool=SimpleNamespace(flush=None))  # as Celery's pool for brokers without an event loop
+    keep_what_was_given(consumer)
+    assert consumer.pool.flush is None

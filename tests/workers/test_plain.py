@@ -16,7 +16,8 @@ from itinerary.protocol.wire import entry
 from itinerary.worker.asked_retry import _arguments
 from itinerary.worker.plain import ARGUMENTS_LIMIT, RESULT_LIMIT, cut, plain_error, plain_result, printable
 from itinerary.worker.reporting import Report, ReportBuilder
-from scheduler_service.core.leader.messages import MAX_BODY, Failed, RetryAsked, Succeeded, decode
+from scheduler_service.core.leader.entry_fields import MAX_BODY
+from scheduler_service.core.leader.messages import Failed, RetryAsked, Succeeded, decode
 
 JSON = st.recursive(
     st.none()

@@ -9,15 +9,17 @@ from typing import Any
 import pytest
 import redis
 
+from itinerary.protocol.attempt_logs import PackedLog, Tail, packed
 from itinerary.protocol.keys import Keys
 from itinerary.protocol.wire import AGAIN_FIELD
-from itinerary.worker import heartbeat
+from itinerary.worker import listing, outbox
 from itinerary.worker.claim import Verdict
 from itinerary.worker.connection import RedisConnection
-from itinerary.worker.heartbeat import Heartbeater, PendingSend
+from itinerary.worker.heartbeat import Heartbeater
 from itinerary.worker.held import HeldRequests
-from itinerary.worker.pool_registry import PoolRegistry
-from itinerary.worker.reporting import Report, ReportBuilder, send
+from itinerary.worker.pending import PendingSend
+from itinerary.worker.pool_registry import KEPT_SECONDS, PoolRegistry
+from itinerary.worker.reporting import ANY_TOKEN, Report, ReportBuilder, send
 from scheduler_service.core.leader.messages import Heartbeat, Succeeded, decode
 from tests.support.processes import wait_until
 from tests.workers.test_parts import FakeConsumer
@@ -51,13 +53,19 @@ def connection(redis_url: str) -> Iterator[RedisConnection]:
     opened.client.close()
 
 
+def refused(handed_over: bool) -> None:
+    assert not handed_over
+
+
 def in_a_child(action: Callable[[], object]) -> None:
     pid = os.fork()
     if pid == 0:
+        status = 1
         try:
             action()
+            status = 0
         finally:
-            os._exit(0)
+            os._exit(status)
     assert os.waitpid(pid, 0)[1] == 0
 
 
@@ -115,14 +123,53 @@ def test_what_is_kept_is_bounded(registry: PoolRegistry) -> None:
     assert sum(len(str(one.report.body)) for one in kept) <= 32 * 1024 * 1024
 
 
+def test_a_report_is_handed_over_with_its_log_while_the_main_process_takes_some(registry: PoolRegistry) -> None:
+    taken: list[tuple[Report, str, PackedLog | None]] = []
+    registry.on_report = lambda *one: taken.append(one)
+    kept = packed(Tail("a line", 6))
+    assert not registry.hand_over(report("early"), "token-0", None), "nobody takes it yet"
+    registry.take_reports(True)
+
+    def hand_over() -> None:
+        assert registry.hand_over(report("first", 1), "token-1", kept)
+        assert registry.hand_over(report("second"), "token-2", None)
+
+    in_a_child(hand_over)
+    assert registry.hand_over(report("third"), "token-3", kept), "a pool of threads"
+    shown = [(one.task_id, one.body["result"], token, log) for one, token, log in taken]
+    assert shown == [
+        ("first~1", 1, "token-1", kept), ("second~1", None, "token-2", None), ("third~1", None, "token-3", kept),
+    ]  # fmt: skip
+    assert [one.token for one in registry.recent_reports()] == ["token-1", "token-2", "token-3"]
+    registry.take_reports(False)
+    in_a_child(lambda: refused(registry.hand_over(report("late"), "token-4", None)))
+
+
+def test_a_main_process_that_is_frozen_is_handed_nothing(registry: PoolRegistry, clock: list[float]) -> None:
+    registry.on_report = lambda *_: None
+    registry.take_reports(True)
+    clock[0] += 6
+    in_a_child(lambda: refused(registry.hand_over(report("late"), "token", None)))
+    registry.take_reports(True)
+    assert registry.hand_over(report("later"), "token", None)
+
+
+def test_a_report_that_no_datagram_holds_is_left_to_its_process(registry: PoolRegistry) -> None:
+    registry.on_report = lambda *_: None
+    registry.take_reports(True)
+    huge = PackedLog(os.urandom(2_000_000).hex(), 1)
+    in_a_child(lambda: refused(registry.hand_over(report("long"), "token", huge)))
+    assert registry.recent_reports() == []
+
+
 def test_a_child_that_waits_wakes_the_main_process(registry: PoolRegistry) -> None:
     woken = threading.Event()
     registry.on_waiting = woken.set
-    threading.Thread(target=registry.listen, daemon=True).start()
+    registry.start_listening()
     in_a_child(registry.waiting)
-    assert woken.wait(5)
+    assert woken.wait(60)
     in_a_child(lambda: registry.claimed("a~1"))
-    wait_until(lambda: registry.is_claimed("a~1"), 5)
+    wait_until(lambda: registry.is_claimed("a~1"))
 
 
 def entries(connection: RedisConnection) -> list[tuple[object, bool]]:
@@ -141,14 +188,14 @@ def test_in_lost_data_the_heart_says_what_was_reported_before_it_names_the_gener
 ) -> None:
     heartbeater = Heartbeater(connection, registry, "celery@here", FakeConsumer(), HeldRequests())
     heartbeater.start()
-    wait_until(lambda: heartbeats(connection), 5)
+    wait_until(lambda: heartbeats(connection))
     for name in ("a", "b"):
         registry.report_sent(report(name, name), f"token-{name}")
         assert send(connection, report(name, name), f"token-{name}", claimed=True)
     before = heartbeats(connection)[-1].epoch
     connection.client.flushdb()
     heartbeater.beat_soon()
-    wait_until(lambda: heartbeats(connection), 5)
+    wait_until(lambda: heartbeats(connection))
     heartbeater.stop()
     said = entries(connection)
     names = [message.run_id for message, again in said if isinstance(message, Succeeded) and again]
@@ -156,6 +203,97 @@ def test_in_lost_data_the_heart_says_what_was_reported_before_it_names_the_gener
     first = next(n for n, (message, _) in enumerate(said) if isinstance(message, Heartbeat) and message.epoch)
     assert first >= 2
     assert heartbeats(connection)[0].epoch not in (None, before)
+
+
+def holding_the_second(
+    connection: RedisConnection, registry: PoolRegistry, monkeypatch: pytest.MonkeyPatch
+) -> Heartbeater:
+    """A heart that has written the report of `first`, and rests with that of `second` in hand."""
+    monkeypatch.setattr(outbox, "_SHORTEST_REST", 60.0)
+    heartbeater = Heartbeater(connection, registry, "celery@here", FakeConsumer(), HeldRequests())
+    heartbeater.start()
+    wait_until(lambda: registry.hand_over(report("first"), "token", None))
+    wait_until(lambda: any(isinstance(one, Succeeded) for one, _ in entries(connection)))
+    assert registry.hand_over(report("second"), "token", None)
+    return heartbeater
+
+
+@pytest.mark.redis
+def test_a_heart_that_stops_while_its_writes_rest_sends_what_it_has(
+    connection: RedisConnection, registry: PoolRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heartbeater = holding_the_second(connection, registry, monkeypatch)
+    heartbeater.stop()
+    names = [one.run_id for one, _ in entries(connection) if isinstance(one, Succeeded)]
+    assert names == ["first", "second"]
+    assert heartbeats(connection)[-1].leaving
+
+
+@pytest.mark.redis
+def test_a_heart_whose_reports_redis_refuses_beats_on_and_lists_them(
+    connection: RedisConnection, registry: PoolRegistry
+) -> None:
+    for name in ("odd", "dead"):
+        connection.client.set(KEYS.result(f"{name}~1"), "no hash")
+    heartbeater = Heartbeater(connection, registry, "celery@here", FakeConsumer(), HeldRequests())
+    death = ReportBuilder("dead~1", "celery@here", AT).failed(RuntimeError("lost"), "worker_lost")
+    heartbeater.enqueue(PendingSend("dead~1", lambda: send(connection, death, ANY_TOKEN, True)))
+    heartbeater.start()
+    wait_until(lambda: registry.hand_over(report("odd"), "token", None))
+    wait_until(lambda: len([one for one in heartbeats(connection) if one.running == (("odd", 1),)]) > 1)
+    for name in ("odd", "dead"):
+        connection.client.delete(KEYS.result(f"{name}~1"))
+    wait_until(lambda: {"odd", "dead"} <= {getattr(one, "run_id", "") for one, _ in entries(connection)})
+    heartbeater.stop()
+
+
+@pytest.mark.redis
+def test_a_report_that_was_held_for_over_a_minute_is_kept_for_one_more(
+    connection: RedisConnection, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [1000.0]
+    with closing(PoolRegistry(lambda: now[0])) as registry:
+        heartbeater = Heartbeater(connection, registry, "celery@here", FakeConsumer(), HeldRequests())
+        heartbeater.start()
+        wait_until(lambda: heartbeats(connection))
+        connection.client.execute_command("REPLICAOF", "127.0.0.1", "1")  # which takes no write
+        registry.report_sent(report("held"), "token")
+        wait_until(lambda: "redis is away, no heartbeat" in caplog.text)
+        now[0] += KEPT_SECONDS + 1
+        connection.client.execute_command("REPLICAOF", "NO", "ONE")
+        before = len(heartbeats(connection))
+        wait_until(lambda: len(heartbeats(connection)) > before + 1)
+        assert [one.report.task_id for one in registry.recent_reports()] == ["held~1"]
+        heartbeater.stop()
+
+
+@pytest.mark.redis
+def test_a_childs_own_report_is_sent_before_that_of_its_death(
+    connection: RedisConnection, registry: PoolRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heartbeater = holding_the_second(connection, registry, monkeypatch)
+    lost = ReportBuilder("second~1", "celery@here", AT).failed(RuntimeError("lost"), "worker_lost")
+    heartbeater.enqueue(PendingSend("second~1", lambda: send(connection, lost, ANY_TOKEN, True)))
+    heartbeater.stop()
+    kinds = [(type(one), one.run_id) for one, _ in entries(connection) if not isinstance(one, Heartbeat)]
+    assert kinds == [(Succeeded, "first"), (Succeeded, "second")]
+
+
+@pytest.mark.redis
+def test_a_report_that_a_dead_child_left_unread_goes_before_that_of_its_death(
+    connection: RedisConnection, registry: PoolRegistry
+) -> None:
+    heartbeater = Heartbeater(connection, registry, "celery@here", FakeConsumer(), HeldRequests())
+    heartbeater.start()
+    wait_until(lambda: registry.hand_over(report("first"), "token", None))
+    in_a_child(lambda: registry.hand_over(report("ended"), "token", None))
+    death = ReportBuilder("ended~1", "celery@here", AT).failed(RuntimeError("terminated"))
+    gone = os.spawnlp(os.P_NOWAIT, "true", "true")
+    os.waitpid(gone, 0)
+    heartbeater.enqueue(PendingSend("ended~1", lambda: send(connection, death, ANY_TOKEN, True), gone))
+    wait_until(lambda: connection.client.get(KEYS.claim("ended~1")) == "done")
+    heartbeater.stop()
+    assert [type(one) for one, _ in entries(connection) if getattr(one, "run_id", "") == "ended"] == [Succeeded]
 
 
 @pytest.mark.redis
@@ -183,16 +321,16 @@ def test_only_what_has_its_claim_is_listed_as_running(
             self.request_dict = {"id": self.id, "itinerary_run_id": name, "itinerary_attempt": 1}
 
     requests = {name: Request(name) for name in ("runs", "waits")}
-    monkeypatch.setattr(heartbeat.state, "requests", requests)
+    monkeypatch.setattr(listing.state, "requests", requests)
     registry.claimed("runs~1")
     registry.claimed("over~1")
     heartbeater = Heartbeater(connection, registry, "celery@here", FakeConsumer(), HeldRequests())
     heartbeater.start()
-    wait_until(lambda: heartbeats(connection), 5)
+    wait_until(lambda: heartbeats(connection))
     (first, *_) = heartbeats(connection)
     assert (first.running, first.received) == ((("runs", 1),), (("waits", 1),))
     heartbeater.beat_soon()
-    wait_until(lambda: not registry.is_claimed("over~1"), 5)
+    wait_until(lambda: not registry.is_claimed("over~1"))
     heartbeater.stop()
 
 
@@ -211,7 +349,7 @@ def test_what_may_not_be_claimed_yet_is_done_after_a_later_heartbeat(
 
     heartbeater.enqueue(PendingSend("a~1", action))
     heartbeater.start()
-    wait_until(lambda: answers[-1:] == [Verdict.WON], 10)
+    wait_until(lambda: answers[-1:] == [Verdict.WON])
     heartbeater.stop()
     assert len(answers) == 3
 
@@ -229,5 +367,5 @@ def test_the_heart_tries_again_soon_while_redis_is_away(
     monkeypatch.setattr(away, "run_script", refuse)
     heartbeater = Heartbeater(away, registry, "celery@here", FakeConsumer(), HeldRequests())
     heartbeater.start()
-    wait_until(lambda: len(tries) >= 3, 3)
+    wait_until(lambda: len(tries) >= 3)
     heartbeater.stop()

@@ -19,7 +19,7 @@ print(*sorted({{name.partition(".")[0] for name in sys.modules}} & {{"celery", "
 def loaded_by(statement: str) -> list[str]:
     return subprocess.run(
         [sys.executable, "-c", LOADED.format(statement=statement)],
-        env=project_env(), cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=60,
+        env=project_env(), cwd=REPOSITORY, capture_output=True, text=True, check=True,
     ).stdout.split()  # fmt: skip
 
 

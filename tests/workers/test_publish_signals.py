@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from itinerary.protocol.instants import HOUR
 from itinerary.protocol.keys import Keys
 from scheduler_service.core.leader.messages import Succeeded
 from tests.support.processes import wait_until
@@ -68,8 +69,8 @@ def test_a_claim_that_a_time_limit_ended_is_not_asked_for_again(bench: Bench) ->
     with bench.client() as client:
         client.delete(KEYS.epoch)
     bench.publish(dispatched("first", "user.tenant"))
-    wait_until(lambda: "first~1] raised unexpected: SoftTimeLimitExceeded" in worker.output, 10, lambda: worker.output)
+    wait_until(lambda: "first~1] raised unexpected: SoftTimeLimitExceeded" in worker.output, what=lambda: worker.output)
     bench.accept()
-    bench.publish(dispatched("second", "user.tenant", seq=7_000_002))
+    bench.publish(dispatched("second", "user.tenant", seq=7_000_002, timeout=HOUR))
     bench.report_of("second", Succeeded)
     assert not [line for line in bench.truth if line.startswith("published user.tenant first~1")]

@@ -81,6 +81,6 @@ def test_such_a_worker_does_not_start(tmp_path: Path) -> None:
     env = project_env()
     env["PYTHONPATH"] += f":{tmp_path}"
     with Child([sys.executable, "-m", "celery", "-A", "faked", "worker", "-c", "1"], env=env) as child:
-        child.wait_for_line("itinerary: kombu", 30)
-        assert child.wait(10) == 1
+        child.wait_for_line("itinerary: kombu")
+        assert child.wait() == 1
     assert "install 'redis>=6.4' or" in child.output

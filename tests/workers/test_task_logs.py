@@ -115,7 +115,7 @@ def test_a_watcher_sees_old_and_new_lines_and_nobody_else_causes_traffic(
         seen = type(new)(seen.text + new.text, new.end)
         return wanted in seen.text
 
-    wait_until(lambda: look("of a logger that ends here"), 10, lambda: seen.text)
+    wait_until(lambda: look("of a logger that ends here"), what=lambda: seen.text)
     assert not bench.client().exists(KEYS.live_log("other~1"))
     bench.open_gate()
     bench.report_of("watched", Succeeded)

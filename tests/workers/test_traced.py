@@ -7,7 +7,7 @@ import pytest
 
 from scheduler_service.core.leader.messages import Succeeded
 from tests.support.otlp_receiver import OtlpReceiver
-from tests.support.processes import CHECKOUT, Child, free_port, project_env
+from tests.support.processes import CHECKOUT, WARM_STOP, Child, free_port, project_env
 from tests.support.redis_server import RedisServer
 from tests.support.worker_process import Bench, dispatched
 
@@ -46,7 +46,7 @@ def test_a_worker_that_is_stopped_sends_what_it_has(bench: Bench, pool: str) -> 
         worker = bench.own_worker("-c", "1", "--pool", pool, **never)
         bench.publish(dispatched("told", "itinerary.echo", traceparent=PARENT))
         bench.report_of("told", Succeeded)
-        assert worker.stop(20) == 0
+        assert worker.stop(WARM_STOP) == 0
         (span,) = collector.spans
     assert (span.name, span.service) == ("run itinerary.echo", "itinerary-worker")
     assert f"00-{span.trace_id}-{span.parent}-01" == PARENT
@@ -59,7 +59,7 @@ def test_a_collector_that_is_away_keeps_no_task_waiting(bench: Bench) -> None:
         bench.own_worker("-c", "1", **away)
         for number in range(3):
             bench.publish(dispatched(f"run-{number}", "itinerary.echo", traceparent=PARENT))
-            bench.report_of(f"run-{number}", Succeeded, timeout=5)
+            bench.report_of(f"run-{number}", Succeeded)
 
 
 @pytest.mark.redis
@@ -89,13 +89,13 @@ def test_where_tracing_is_off_nothing_of_it_is_imported() -> None:
         "    print(told, 'opentelemetry.sdk.trace' in sys.modules)"
     )
     with Child([sys.executable, "-c", asked], env=project_env()) as child:
-        assert child.wait(30) == 0
+        assert child.wait() == 0
         assert child.output.splitlines() == ["None False"] * 3
 
 
 def test_a_program_that_traces_by_itself_gets_the_spans_where_it_wants_them() -> None:
     with Child([sys.executable, "-c", OWN_PROVIDER], env=project_env()) as child:
-        assert child.wait(30) == 0
+        assert child.wait() == 0
         assert child.output.splitlines() == ["None", "['run itinerary.echo'] shop"]
 
 
@@ -112,7 +112,7 @@ def test_an_exporter_that_is_not_there_is_refused_at_start(
     settings = {"ITINERARY_REDIS_URL": redis_url, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", name: value}
     settings["ITINERARY_API_PORT"] = str(free_port())
     with Child([sys.executable, "-m", "scheduler_service.cli", command], env=project_env(**settings)) as part:
-        assert part.wait(30) in (1, 2)
+        assert part.wait() in (1, 2)
         assert name in part.output
         assert allowed in part.output
 

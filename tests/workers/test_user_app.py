@@ -36,7 +36,7 @@ def bench(
 
 
 def test_the_worker_says_which_tasks_it_knows(bench: Bench) -> None:
-    wait_until(lambda: bench.next_heartbeat() and any(beat.tasks for beat in heartbeats(bench)), 20)
+    wait_until(lambda: bench.next_heartbeat() and any(beat.tasks for beat in heartbeats(bench)))
     (said,) = {beat.tasks for beat in heartbeats(bench) if beat.tasks}
     assert {"user.add", "user.shared", "user.late"} <= set(said.names)
     assert said.complete
@@ -84,12 +84,12 @@ def test_the_heartbeats_carry_the_last_progress_of_what_runs(bench: Bench) -> No
             "counting": Progress(2_000, 5_000, "rows")
         }
 
-    wait_until(shown, 20, lambda: f"the last number in {bench.messages[-3:]}")
+    wait_until(shown, what=lambda: f"the last number in {bench.messages[-3:]}")
     with bench.client() as client:
         assert not client.keys("*progress*")
     bench.open_gate("counted")
     assert bench.report_of("counting", Succeeded).progress == Progress(2_000, 5_000, "rows")
-    wait_until(lambda: not bench.next_heartbeat().progress, 20, "a heartbeat without what is over")
+    wait_until(lambda: not bench.next_heartbeat().progress, what="a heartbeat without what is over")
 
 
 @pytest.mark.parametrize("more", [{}, {"itinerary_protocol": 2, "itinerary_new": {"a": 1}}], ids=["before", "after"])
@@ -170,7 +170,7 @@ def test_results_that_are_not_json_are_marked(bench: Bench) -> None:
 def test_autoretry_sends_no_message_and_asks_the_leader(bench: Bench) -> None:
     bench.publish(dispatched("flaky", "user.flaky"))
     asked = bench.report_of("flaky", RetryAsked)
-    assert 6 * SECOND < asked.due_at - asked.at < 8 * SECOND
+    assert asked.started_at + 7 * SECOND <= asked.due_at <= asked.at + 7 * SECOND
     assert (asked.args, asked.kwargs) == ([], {})
     assert asked.error["type"] == "ConnectionError"
     assert bench.dispatcher.heads(["default", "userqueue", "celery"])["default"].length == 0
@@ -206,7 +206,7 @@ def test_a_task_whose_body_celery_does_not_run_fails_and_says_so(bench: Bench, k
 def test_a_message_that_its_task_puts_back_is_a_retry_as_often_as_one(bench: Bench) -> None:
     bench.publish(dispatched("back", "user.puts_back"))
     asked = bench.report_of("back", RetryAsked)
-    assert 0 < asked.due_at - asked.at < 2 * SECOND
+    assert asked.started_at + SECOND <= asked.due_at <= asked.at + SECOND
     assert (asked.args, asked.kwargs, asked.error["type"]) == (None, None, "celery.exceptions.Reject")
     bench.publish(dispatched("back", "user.puts_back", 2, attempt=3, retries=2))
     assert bench.report_of("back", Succeeded, attempt=3).result == "done at last"
@@ -230,7 +230,7 @@ def test_retry_reports_its_new_arguments_and_time(bench: Bench) -> None:
     bench.publish(dispatched("again", "user.asks_again", 3))
     asked = bench.report_of("again", RetryAsked)
     assert asked.args == [4]
-    assert 29 * SECOND < asked.due_at - asked.at < 31 * SECOND
+    assert asked.started_at + 30 * SECOND <= asked.due_at <= asked.at + 30 * SECOND
     assert asked.error is None
 
 
@@ -240,9 +240,11 @@ def test_a_retry_asked_without_leaving_counts_as_asked(bench: Bench) -> None:
     assert [type(report) for report in bench.about("quiet")] == [Started, RetryAsked]
 
 
-def test_a_retry_whose_arguments_are_not_json_fails_the_attempt(bench: Bench) -> None:
-    bench.publish(dispatched("rubbish", "user.asks_with_rubbish"))
-    assert "JSON" in bench.report_of("rubbish", Failed).error["message"]
+@pytest.mark.parametrize("number", [(), ("nan",), ("-inf",)])
+def test_a_retry_whose_arguments_are_not_json_fails_the_attempt(bench: Bench, number: tuple[str, ...]) -> None:
+    name = "-".join(["rubbish", *number])
+    bench.publish(dispatched(name, "user.asks_with_rubbish", *number))
+    assert "JSON" in bench.report_of(name, Failed).error["message"]
 
 
 @pytest.mark.parametrize("task", ["user.ignores", "user.rejects"])
@@ -298,11 +300,11 @@ def test_a_running_task_is_listed_until_it_is_reported(bench: Bench) -> None:
     bench.publish(dispatched("gated", "user.gated", bench.gate("listed")))
     bench.witnessed("gated gated~1")
     wait_until(
-        lambda: ("gated", 1) in bench.next_heartbeat("gated").running, 20, "a heartbeat that lists it as running"
+        lambda: ("gated", 1) in bench.next_heartbeat("gated").running, what="a heartbeat that lists it as running"
     )
     bench.open_gate("listed")
     bench.report_of("gated", Succeeded)
-    wait_until(lambda: ("gated", 1) not in bench.next_heartbeat().running, 20, "a heartbeat without it")
+    wait_until(lambda: ("gated", 1) not in bench.next_heartbeat().running, what="a heartbeat without it")
 
 
 def test_a_heartbeat_names_queues_and_slots(bench: Bench) -> None:

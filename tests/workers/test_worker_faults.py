@@ -4,12 +4,13 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from itinerary.protocol.instants import SECOND
 from scheduler_service.core.leader.messages import Failed, Heartbeat, RetryAsked, Started, Succeeded
-from tests.support.processes import wait_until
+from tests.support.processes import PATIENCE, WARM_STOP, Child, wait_until
 from tests.support.redis_server import RedisServer
 from tests.support.worker_process import Bench, dispatched
 
@@ -24,6 +25,10 @@ def bench(redis_server: RedisServer, tmp_path: Path) -> Iterator[Bench]:
 
 def kinds(bench: Bench, run_id: str, attempt: int = 1) -> list[type[object]]:
     return [type(report) for report in bench.about(run_id, attempt)]
+
+
+def children_of(worker: Child) -> list[int]:
+    return [int(pid) for pid in Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()]
 
 
 def reconcile(bench: Bench, name: str = "settled") -> None:
@@ -45,7 +50,7 @@ def test_a_task_over_its_timeout_is_stopped_and_reported_as_timed_out(bench: Ben
 def test_a_task_that_ignores_its_timeout_is_killed_and_reported_once(bench: Bench) -> None:
     bench.worker("-c", "1")
     bench.publish(dispatched("stubborn", "user.stubborn", bench.gate(), timeout=SECOND))
-    failed = bench.report_of("stubborn", Failed, timeout=30)
+    failed = bench.report_of("stubborn", Failed)
     assert failed.reason == "timed_out"
     assert failed.started_at is not None
     reconcile(bench)
@@ -106,13 +111,13 @@ def test_a_task_that_will_not_be_terminated_is_listed_until_it_ends_and_its_own_
     bench.witnessed("deaf deaf~1")
     bench.dispatcher.revoke(["deaf~1"])
     bench.witnessed("told to stop deaf~1")
-    assert ("deaf", 1) in bench.next_heartbeat("deaf").running
-    bench.next_heartbeat("deaf")
+    for _ in range(2):
+        assert ("deaf", 1) in bench.next_heartbeat("deaf").running
     bench.open_gate()
     assert bench.report_of("deaf", Succeeded).result == "through"
     reconcile(bench)
     assert kinds(bench, "deaf") == [Started, Succeeded]
-    wait_until(lambda: ("deaf", 1) not in bench.next_heartbeat().running, 20, "a heartbeat without it")
+    wait_until(lambda: ("deaf", 1) not in bench.next_heartbeat().running, what="a heartbeat without it")
 
 
 def test_duplicates_over_two_workers_start_once_each(bench: Bench) -> None:
@@ -120,7 +125,7 @@ def test_duplicates_over_two_workers_start_once_each(bench: Bench) -> None:
     bench.worker("-c", "2", name="two")
     runs = [dispatched(f"job_{n}", "user.gated", bench.gate()) for n in range(40)]
     bench.publish(*runs, *runs, *runs)
-    wait_until(lambda: len(bench.truth) == 4, 15, "every process of both workers to run one")
+    wait_until(lambda: len(bench.truth) == 4, what="every process of both workers to run one")
     bench.open_gate()
     for run in runs:
         bench.report_of(run.run_id, Succeeded)
@@ -169,11 +174,11 @@ def test_a_task_that_runs_while_redis_is_killed_starts_once_and_its_result_arriv
     bench.publish(run)
     bench.witnessed("gated survivor~1")
     redis_server.kill()
-    worker.wait_for_line("redis is away", 15)
+    worker.wait_for_line("redis is away")
     bench.open_gate()
-    worker.wait_for_line("survivor~1 reports succeeded", 15)
+    worker.wait_for_line("survivor~1 reports succeeded")
     redis_server.start()
-    assert bench.report_of("survivor", Succeeded, timeout=30).result == "through"
+    assert bench.report_of("survivor", Succeeded).result == "through"
     bench.accept()
     bench.publish(run)
     reconcile(bench)
@@ -182,17 +187,86 @@ def test_a_task_that_runs_while_redis_is_killed_starts_once_and_its_result_arriv
     assert worker.running
 
 
-def test_a_report_is_held_while_redis_is_frozen(bench: Bench, redis_server: RedisServer) -> None:
+def test_a_worker_with_messages_in_hand_outlives_its_redis(bench: Bench, redis_server: RedisServer) -> None:
+    """Celery 5.7 closes a broken connection twice, and kombu puts back what is not acknowledged the second time."""
     worker = bench.worker("-c", "1")
+    bench.publish(*(dispatched(f"held{n}", "user.rarely") for n in range(3)))
+    wait_until(lambda: len(bench.next_heartbeat().received) == 2, what=lambda: worker.output)
+    redis_server.kill()
+    worker.wait_for_line("Connection to broker lost")
+    redis_server.start()
+    bench.accept()
+    reconcile(bench)
+    assert worker.running
+
+
+def held_by_main(worker: Child) -> bool:
+    return "reports are held count=1" in worker.output
+
+
+def test_the_main_process_holds_a_report_while_redis_is_frozen(bench: Bench, redis_server: RedisServer) -> None:
+    worker = bench.worker("-c", "1", TELLS_OVER="1")
     bench.publish(dispatched("held", "user.gated", bench.gate()))
     bench.witnessed("gated held~1")
+    bench.next_heartbeat("held")
     redis_server.freeze()
     bench.open_gate()
-    worker.wait_for_line("held~1 reports succeeded", 20)
+    bench.witnessed("over held~1")
+    wait_until(lambda: held_by_main(worker), what=lambda: worker.output)
     redis_server.thaw()
-    bench.report_of("held", Succeeded, timeout=30)
+    bench.report_of("held", Succeeded)
     reconcile(bench)
     assert kinds(bench, "held") == [Started, Succeeded]
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_a_warm_shutdown_waits_for_the_reports_in_hand(bench: Bench, redis_server: RedisServer, pool: str) -> None:
+    worker = bench.worker("-c", "1", "-P", pool, TELLS_OVER="1")
+    bench.publish(dispatched("last", "user.gated", bench.gate()))
+    bench.witnessed("gated last~1")
+    bench.next_heartbeat("last")
+    redis_server.freeze()
+    bench.open_gate()
+    bench.witnessed("over last~1")
+    worker.signal(signal.SIGTERM)
+    wait_until(lambda: worker.output.count("reports are held count=1") > 1, what=lambda: worker.output)
+    assert worker.running
+    redis_server.thaw()
+    assert worker.wait(WARM_STOP) == 0, worker.output
+    bench.report_of("last", Succeeded)
+    assert kinds(bench, "last") == [Started, Succeeded]
+
+
+def test_a_child_that_dies_when_its_report_is_in_hand_has_reported(bench: Bench) -> None:
+    worker = bench.worker("-c", "1", TELLS_OVER="1")
+    (child,) = children_of(worker)
+    bench.publish(dispatched("ended", "user.gated", bench.gate()))
+    bench.witnessed("gated ended~1")
+    bench.next_heartbeat("ended")
+    worker.signal(signal.SIGSTOP)
+    bench.open_gate()
+    bench.witnessed("over ended~1")
+    os.kill(child, signal.SIGKILL)
+    worker.signal(signal.SIGCONT)
+    reconcile(bench)
+    assert kinds(bench, "ended") == [Started, Succeeded]
+
+
+def test_a_report_that_dies_with_the_main_process_leaves_an_attempt_that_nobody_starts_again(bench: Bench) -> None:
+    worker = bench.worker("-c", "1", TELLS_OVER="1")
+    run = dispatched("unreported", "user.gated", bench.gate())
+    bench.publish(run)
+    bench.witnessed("gated unreported~1")
+    bench.next_heartbeat("unreported")
+    worker.signal(signal.SIGSTOP)
+    bench.open_gate()
+    bench.witnessed("over unreported~1")
+    worker.kill()
+    bench.worker("-c", "1", name="two")
+    bench.publish(run)
+    reconcile(bench)
+    assert bench.truth.count("gated unreported~1") == 1
+    assert kinds(bench, "unreported") == [Started]
 
 
 def test_an_attempt_waits_for_its_claim_while_that_redis_is_away(redis_server: RedisServer, tmp_path: Path) -> None:
@@ -200,13 +274,13 @@ def test_an_attempt_waits_for_its_claim_while_that_redis_is_away(redis_server: R
         worker = bench.worker("-c", "1")
         redis_server.kill()
         bench.publish(dispatched("patient", "user.who"))
-        worker.wait_for_line("patient~1 waits for its claim", 15)
+        worker.wait_for_line("patient~1 waits for its claim")
         assert bench.truth == []
         redis_server.start()
-        worker.wait_for_line("patient~1 waits until the leader", 15)
+        worker.wait_for_line("patient~1 waits until the leader")
         assert bench.truth == []
         bench.accept()
-        bench.report_of("patient", Succeeded, timeout=30)
+        bench.report_of("patient", Succeeded)
         assert kinds(bench, "patient") == [Started, Succeeded]
 
 
@@ -217,19 +291,74 @@ def test_a_stopped_worker_finishes_reports_and_says_farewell(bench: Bench) -> No
     worker.signal(signal.SIGTERM)
     worker.wait_for_line("Warm shutdown")
     bench.open_gate()
-    assert worker.wait(20) == 0
+    assert worker.wait(WARM_STOP) == 0
     bench.report_of("last", Succeeded)
     farewell = bench.messages[-1]
     assert isinstance(farewell, Heartbeat)
     assert (farewell.leaving, farewell.running, farewell.received) == (True, (), ())
 
 
+@pytest.mark.parametrize(
+    "given",
+    [pytest.param(("user.add", 1, 2), id="whole"), pytest.param(("user.same", "x" * 900_000), id="half")],
+)
+def test_a_task_that_a_process_was_given_when_a_warm_stop_began_is_counted_and_goes_back_to_no_queue(
+    bench: Bench, given: tuple[Any, ...]
+) -> None:
+    worker = bench.worker("-c", "1", "-l", "DEBUG")
+    reconcile(bench, "up")  # a process that has not yet said that it is up is given nothing
+    (child,) = children_of(worker)
+    os.kill(child, signal.SIGSTOP)
+    bench.publish(dispatched("given", *given))
+    worker.wait_for_line("[given~1] received")
+    bench.app.control.ping(destination=["one@here"], timeout=PATIENCE)  # by the next turn of its loop it was given
+    worker.signal(signal.SIGTERM)
+    worker.wait_for_line("Stopping Pool" if given[0] == "user.add" else "Stopping Consumer")
+    os.kill(child, signal.SIGCONT)
+    assert worker.wait(WARM_STOP) == 0
+    bench.report_of("given", Succeeded)
+    assert kinds(bench, "given") == [Started, Succeeded]
+    assert bench.dispatcher.heads(["default"])["default"].length == 0
+
+
+def test_a_process_that_was_spawned_instead_of_forked_claims_and_reports(bench: Bench) -> None:
+    bench.worker("-c", "1", SPAWNS="1")
+    bench.publish(dispatched("spawned", "user.add", 1, 2), dispatched("dead", "user.dies"))
+    assert bench.report_of("spawned", Succeeded).result == 3
+    assert bench.report_of("dead", Failed).reason == "worker_lost"
+    assert kinds(bench, "spawned") == [Started, Succeeded]
+    assert kinds(bench, "dead") == [Started, Failed]
+
+
+def test_no_run_starts_in_a_process_that_never_attached(bench: Bench) -> None:
+    worker = bench.worker("-c", "1", SPAWNS="unattached")
+    bench.publish(dispatched("unclaimed", "user.add", 1, 2))
+    ended = bench.report_of("unclaimed", Failed)
+    assert ended.reason == "unclaimable"
+    assert "Call it in the module of the app" in ended.error["message"]
+    assert kinds(bench, "unclaimed") == [Started, Failed]
+    bench.app.send_task("user.add", (3, 4), queue="default")
+    bench.witnessed("add 3 4")
+    assert "add 1 2" not in bench.truth, worker.output
+
+
+def test_a_process_that_ends_over_its_memory_limit_leaves_its_report(bench: Bench) -> None:
+    bench.worker("-c", "1", "--max-memory-per-child", "1")
+    names = [f"fat-{n}" for n in range(3)]
+    bench.publish(*(dispatched(name, "user.logs", [name], False) for name in names))
+    for name in names:
+        bench.report_of(name, Succeeded)
+    reconcile(bench)
+    assert [kinds(bench, name) for name in names] == [[Started, Succeeded]] * 3
+    assert len({line for line in bench.truth if line.startswith("pid ")}) == 3, "a process for each task"
+
+
 def test_a_killed_pool_child_is_replaced_and_claims_again(bench: Bench) -> None:
     worker = bench.worker("-c", "1")
     bench.publish(dispatched("first", "user.gated", bench.gate()))
     bench.witnessed("gated first~1")
-    (child,) = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
-    os.kill(int(child), signal.SIGKILL)
+    (child,) = children_of(worker)
+    os.kill(child, signal.SIGKILL)
     assert bench.report_of("first", Failed).reason == "worker_lost"
     reconcile(bench)
 
@@ -237,7 +366,7 @@ def test_a_killed_pool_child_is_replaced_and_claims_again(bench: Bench) -> None:
 def test_a_worker_without_a_redis_for_its_claims_does_not_start(bench: Bench) -> None:
     argv = ["-m", "celery", "-A", "tests.workers.userapp", "worker", "-P", "solo"]
     worker = bench.spawn(argv, ITINERARY_REDIS_URL="", USERAPP_BROKER="memory://")
-    assert worker.wait(20) != 0
+    assert worker.wait() != 0
     assert "set ITINERARY_REDIS_URL" in worker.output
 
 

@@ -26,6 +26,8 @@ if os.environ.get("RESULT_BACKEND"):
     app.conf.update(result_backend=os.environ["RESULT_BACKEND"], result_extended=True, task_track_started=True)
 if os.environ.get("USERAPP_REDIRECTS") == "0":
     app.conf.update(worker_redirect_stdouts=False)
+if os.environ.get("SPAWNS"):
+    app.conf.update(worker_pool_start_method="spawn")
 if os.environ.get("CAREFUL"):  # as the product's own worker: Celery 5.7 ends when Redis goes while it holds messages
     app.conf.update(worker_disable_prefetch=True, worker_prefetch_multiplier=1)
 
@@ -114,7 +116,7 @@ def rationed(self: Any) -> None:
     witness("rationed", self.request.id)
 
 
-@app.task(name="user.rarely", bind=True, rate_limit="1/m")
+@app.task(name="user.rarely", bind=True, rate_limit="1/h")
 def rarely(self: Any) -> None:
     witness("rarely", self.request.id)
 
@@ -166,8 +168,8 @@ def asks_quietly(self: Any) -> str:
 
 
 @app.task(name="user.asks_with_rubbish", bind=True)
-def asks_with_rubbish(self: Any) -> None:
-    raise self.retry(args=[object()], countdown=1)
+def asks_with_rubbish(self: Any, number: str | None = None) -> None:
+    raise self.retry(args=[object() if number is None else float(number)], countdown=1)
 
 
 @app.task(name="user.ignores")
@@ -286,7 +288,15 @@ def logs(lines: list[str], fails: bool = True, gate: str | None = None) -> None:
         raise ValueError("as asked")
 
 
-itinerary.attach(app, publish_signals="PUBLISH_SIGNALS" in os.environ, logs=os.environ.get("LOGS", "records"))
+def over(task_id: str, **_: Any) -> None:
+    """Its receiver is called after the product's own."""
+    witness("over", task_id)
+
+
+if not (os.environ.get("SPAWNS") == "unattached" and os.environ.get("FORKED_BY_MULTIPROCESSING")):
+    itinerary.attach(app, publish_signals="PUBLISH_SIGNALS" in os.environ, logs=os.environ.get("LOGS", "records"))
+if os.environ.get("TELLS_OVER"):
+    signals.task_postrun.connect(over, weak=False)
 
 
 @signals.before_task_publish.connect

@@ -6,6 +6,7 @@ Celery message and JavaScript reader accepts: unique keys, finite numbers, 64-bi
 
 import asyncio
 import json
+from collections import Counter
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, Request
@@ -91,7 +92,7 @@ def read_object(raw: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as exc:
         raise malformed("the body is not UTF-8") from exc
     except ValueError as exc:
-        raise malformed(f"the body is not JSON: {exc}") from exc
+        raise malformed(f"the body is not accepted as JSON: {exc}") from exc
     if not isinstance(value, dict):
         raise malformed("the body must be a JSON object")
     return value
@@ -133,14 +134,16 @@ def _finite(text: str) -> float:
 def _bounded(text: str) -> int:
     number = int(text) if len(text) <= 20 else None
     if number is None or not -(2**63) <= number < 2**63:
-        raise ValueError("a whole number does not fit 64 bits; send it as text")
+        shown = text if len(text) <= 20 else f"{text[:20]}..."
+        raise ValueError(f"the whole number {shown} does not fit 64 bits; send it as text")
     return number
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        raise ValueError("an object has a key twice")
+        twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
+        raise ValueError(f"an object has the key {json.dumps(twice[:100])} twice")
     return value
 
 

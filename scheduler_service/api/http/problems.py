@@ -3,6 +3,7 @@
 Promises: an answer holds no stack trace, no driver text and no other user's value; every 503 says when to retry.
 """
 
+import traceback
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
@@ -39,7 +40,7 @@ KINDS: Final = {
     "conflict": "It contradicts what is stored",
     "job-exists": "A job of this id exists",
     "limit-in-use": "Jobs name the limit",
-    "calendar-in-use": "Jobs name the calendar",
+    "calendar-in-use": "Jobs or monitors name the calendar",
     "too-many-links": "Too many links share pages",
     "too-many-freezes": "Too many freezes hold or are to come",
     "run-exists": "A run of this id exists",
@@ -181,5 +182,7 @@ def _on_http_error(_request: Request, exc: Exception) -> Response:
 
 
 def _on_bug(request: Request, exc: Exception) -> Response:
-    log.error("request crashed", path=request.url.path, method=request.method, exc_info=exc)
+    # As text: where nobody configured the logs, structlog would show the values of all variables, secrets too.
+    trace = "".join(traceback.format_exception(exc))
+    log.error("request crashed", path=request.url.path, method=request.method, exception=trace)
     return problem_response(problem_of(ItineraryError()))

@@ -23,6 +23,7 @@ from scheduler_service.bootstrap.notifications import api_watches
 from scheduler_service.bootstrap.parts import check_redis, open_stores
 from scheduler_service.bootstrap.zone_rules import following_zone_rules
 from scheduler_service.config.settings import Settings
+from scheduler_service.runtime.collector import keep_loaded
 
 _CONNECTIONS: Final = 10
 _STOP_WITHIN: Final = 5
@@ -54,7 +55,8 @@ class Server(uvicorn.Server):
     """uvicorn's server with a longer backlog: asyncio uses one number for the backlog and for accepts at once."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen."""
+        """Listen, once all that this process needs is loaded."""
+        keep_loaded()
         await super().startup(sockets)
         for listener in sockets or ():
             listener.listen(_BACKLOG)

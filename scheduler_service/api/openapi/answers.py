@@ -44,50 +44,6 @@ class JobPage(Counted):
     next_cursor: str | None
 
 
-class PlannedJob(BaseModel):
-    """A job that is created or deleted."""
-
-    job_id: JobId
-    job: dict[str, Any]
-
-
-class PlannedField(BaseModel):
-    """A field that changes, by its path."""
-
-    field: str = Field(examples=["schedule.expr"])
-    before: Any
-    after: Any
-
-
-class PlannedChange(BaseModel):
-    """A job that changes, and the version that changes."""
-
-    job_id: JobId
-    version: int
-    changes: list[PlannedField]
-
-
-class JobWarning(BaseModel):
-    """A warning about a job's schedule."""
-
-    job_id: JobId
-    msg: str
-
-
-class PlanOut(BaseModel):
-    """The changes made, or planned; `left`: jobs that the source owns and does not name, kept."""
-
-    source: str | None
-    plan_version: str
-    applied: bool
-    added: list[PlannedJob]
-    changed: list[PlannedChange]
-    removed: list[PlannedJob]
-    left: list[JobId]
-    unchanged: int
-    warnings: list[JobWarning]
-
-
 class StandsFor(BaseModel):
     """A day that calendars moved to the day of this run."""
 

@@ -134,6 +134,13 @@ class CalendarJobs(BaseModel):
     next_cursor: str | None
 
 
+class CalendarMonitors(BaseModel):
+    """Ids of the monitors that name the calendar."""
+
+    items: list[str]
+    next_cursor: str | None
+
+
 class CalendarDay(BaseModel):
     """A day of the calendar; `whole`: all of it, by one rule."""
 

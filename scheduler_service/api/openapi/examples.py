@@ -46,9 +46,10 @@ _MONITOR: Final = {
     "grace": "30m", "description": "", "paused": False,
 }  # fmt: skip
 _MONITOR_OUT: Final = {
-    "monitor_id": "backup", **_MONITOR, "version": 1, "state": "up", "expected_at": "2026-12-02T01:00:00Z",
-    "last_ping_at": "2026-12-01T01:07:00Z", "last_outcome": "success", "last_duration": "7m",
-    "created_at": "2026-11-27T10:00:00Z", "updated_at": "2026-11-27T10:00:00Z",
+    "monitor_id": "backup", **_MONITOR, "calendars": None, "version": 1, "state": "up",
+    "expected_at": "2026-12-02T01:00:00Z", "last_ping_at": "2026-12-01T01:07:00Z",
+    "last_outcome": "success", "last_duration": "7m", "created_at": "2026-11-27T10:00:00Z",
+    "updated_at": "2026-11-27T10:00:00Z", "source": None,
 }  # fmt: skip
 _LIMIT: Final = {
     "concurrency": 5, "rate": {"count": 90, "per": "10s"}, "per_key": True, "overrides": {"acme": {"concurrency": 20}},
@@ -132,6 +133,7 @@ EXAMPLES: Final[dict[str, Any]] = {
     "PlanOut": {
         "source": "shop", "plan_version": "6f1c", "applied": False, "added": [], "changed": [], "removed": [],
         "unchanged": 1, "left": [], "warnings": [],
+        "monitors": {"added": [], "changed": [], "removed": [], "left": [], "unchanged": 0},
     },
     "RunOut": _RUN,
     "LogOut": LOG,
@@ -198,6 +200,7 @@ EXAMPLES: Final[dict[str, Any]] = {
             }
         ]
     },
+    "KnownTasks": {"items": ["billing.close_month", "itinerary.echo"], "complete": True},
     "TrendsOut": TRENDS,
     "RunCalendarOut": RUN_CALENDAR,
     "QueueIn": {"concurrency": 20, "rate": None, "fair": True, "description": "mails to customers"},
@@ -223,6 +226,7 @@ EXAMPLES: Final[dict[str, Any]] = {
         "checked": 12, "more": False,
     },
     "CalendarJobs": {"items": ["billing.close"], "next_cursor": None},
+    "CalendarMonitors": {"items": ["backup"], "next_cursor": None},
     "CalendarDays": {
         "calendar_id": "berlin", "timezone": "Europe/Berlin", "year": 2026,
         "days": [{"date": "2026-12-25", "whole": True, "names": ["Christmas Day", "plant closed"]}],

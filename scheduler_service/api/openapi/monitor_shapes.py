@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
+from scheduler_service.api.openapi.calendar_uses import JobCalendars
 from scheduler_service.api.openapi.patterns import Duration, Time, Words
 from scheduler_service.api.openapi.schedule_schemas import Schedule, Strict
 
@@ -16,6 +17,7 @@ class MonitorIn(Strict):
     """A schedule by which something outside pings."""
 
     schedule: Schedule = Field(description="As of a job; nothing places a balanced interval")
+    calendars: JobCalendars | None = Field(None, description="By which its schedule keeps, as a job's")
     grace: Duration | None = Field(None, description="How late a ping may be; 5m by default, from 1s to 30d")
     title: Words | None = None
     description: Words | None = None
@@ -26,6 +28,7 @@ class _Monitor(BaseModel):
     monitor_id: str
     title: str
     schedule: Schedule
+    calendars: JobCalendars | None
     grace: Duration
     description: str
     paused: bool
@@ -37,6 +40,7 @@ class _Monitor(BaseModel):
     last_duration: Duration | None
     created_at: Time
     updated_at: Time
+    source: str | None = Field(description="The file that owns it; null of one that was set by itself")
 
 
 class MonitorPing(BaseModel):

@@ -7,11 +7,13 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from itinerary.protocol.limits import LIMIT
 from itinerary.protocol.run_fields import RETRY, RUN_FIELDS
 from scheduler_service.api.openapi import calendar_uses as calendar_uses
 from scheduler_service.api.openapi import ping_schemas as ping_schemas
 from scheduler_service.api.openapi.limit_uses import Key as FairKey
 from scheduler_service.api.openapi.limit_uses import RunLimits
+from scheduler_service.api.openapi.monitor_shapes import MonitorIn
 from scheduler_service.api.openapi.patterns import Duration as Duration
 from scheduler_service.api.openapi.patterns import JobId as JobId
 from scheduler_service.api.openapi.patterns import Key as Key
@@ -72,7 +74,10 @@ class JobPatch(Strict):
 
 
 class ApplyIn(Strict):
-    """All jobs of a source; with `prune`, the jobs that it owns and does not name are deleted."""
+    """All jobs of a source; with `prune`, the jobs that it owns and does not name are deleted.
+
+    So are monitors, where `monitors` is given; without it they stay as they are.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -95,6 +100,9 @@ class ApplyIn(Strict):
 
     source: Source | None = None
     jobs: list[JobIn] = Field(max_length=5000)
+    monitors: dict[str, MonitorIn] | None = Field(
+        None, description="By their ids", json_schema_extra={"propertyNames": {"pattern": f"^{LIMIT.pattern}$"}}
+    )
     prune: bool = False
     dry_run: bool = False
     take_over: bool = Field(False, description="Take over jobs that belong to another source")

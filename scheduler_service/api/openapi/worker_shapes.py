@@ -22,3 +22,10 @@ class Workers(BaseModel):
     """The list of workers."""
 
     items: list[Worker]
+
+
+class KnownTasks(BaseModel):
+    """The tasks that living workers say they know."""
+
+    items: list[str] = Field(description="Sorted; 5,000 at most")
+    complete: bool = Field(description="No living worker knows another one")

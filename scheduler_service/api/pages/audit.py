@@ -14,6 +14,7 @@ from scheduler_service.api.http.auth import require_operator_page
 from scheduler_service.api.pages.moments import Moment, moment, pretty, read_time
 from scheduler_service.api.pages.policy_text import Change, changes
 from scheduler_service.api.pages.shell import PageRoute, page
+from scheduler_service.api.pages.typed_times import check_order
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Reader
 from scheduler_service.api.routes.jobs import Cursor
 from scheduler_service.core.audit import AuditEntry
@@ -66,6 +67,7 @@ def show_audit(
     by = {name: reader.tried(partial(read_text, text, name)) or None for name, text in texts}
     start = reader.tried(lambda: read_time(since, "since")) if since else None
     end = reader.tried(lambda: read_time(until, "until")) if until else None
+    reader.tried(partial(check_order, start, end, until))
     found = reader.tried(lambda: context.stores.audit.list(AuditFilter(**by, since=start, until=end), _ENTRIES, cursor))
     entries = found.items if found is not None and reader.wrong() is NOTHING_WRONG else []
     more = found.next_cursor if found is not None and entries else None

@@ -69,7 +69,7 @@ def create(request: Request, context: Context, who: Who, form: FormBody) -> Resp
 
 @router.get("/calendars/{calendar_id}")
 def show_calendar(request: Request, context: Context, calendar_id: str, year: Year = None) -> Response:
-    """Show a calendar: a year of it, its rules, the jobs that name it, its versions."""
+    """Show a calendar: a year of it, its rules, what names it, its versions."""
     return _show(request, context, found(context, calendar_id), year, None)
 
 
@@ -155,6 +155,7 @@ def _show(
     marked = days_of_year(compiled, shown)
     store = context.stores.calendar_store
     jobs = store.jobs_using(calendar.calendar_id, _JOBS + 1)
+    monitors = store.monitors_using(calendar.calendar_id, _JOBS + 1)
     versions = store.versions(calendar.calendar_id, _VERSIONS, None).items
     return page(
         request, "calendar.html", wrong=wrong, calendar=calendar, definition=calendar.content.definition,
@@ -163,6 +164,7 @@ def _show(
         months=month_grids(shown, {day.day: day for day in marked}, today),
         named=days_of_year(replace(compiled, weekly=()), shown),
         typed=typed or _typed(calendar), jobs=jobs[:_JOBS], more_jobs=len(jobs) > _JOBS,
+        monitors=monitors[:_JOBS], more_monitors=len(monitors) > _JOBS,
         since=moment(calendar.effective_from, now), is_to_come=calendar.effective_from > now,
         versions=[(one, moment(one.effective_from, now)) for one in versions],
     )  # fmt: skip

@@ -2,8 +2,8 @@
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import HTMLResponse, JSONResponse
-from starlette.staticfiles import StaticFiles
 
 from itinerary.protocol.errors import BadValue
 from scheduler_service.api.http.auth import identify_reader, require_page
@@ -47,10 +47,11 @@ from scheduler_service.api.pages import (
     trends,
     workers,
 )
+from scheduler_service.api.pages.assets import FOLDER, Assets
 from scheduler_service.api.pages.reader_zone import begin
 from scheduler_service.api.pages.shell import PageRoute, theme_of, trouble
 from scheduler_service.api.pages.strangers import ask_to_sign_in
-from scheduler_service.api.pages.templating import DOCS_HEADERS, HERE, templates
+from scheduler_service.api.pages.templating import DOCS_HEADERS, templates
 from scheduler_service.version import VERSION
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
@@ -111,7 +112,8 @@ def document(request: Request) -> Response:
 
 def install(app: FastAPI) -> None:
     """Serve the static files, the same for everyone; an unknown address is answered with a page in a browser."""
-    app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
+    # Compressed: scripts and style sheets hold no secret that their size could tell, as pages do.
+    app.mount("/static", GZipMiddleware(Assets(directory=FOLDER)), name="static")
     app.add_exception_handler(404, _nowhere)
 
 

@@ -15,7 +15,7 @@ from itinerary.protocol.instants import parse_instant
 from itinerary.protocol.redaction import redacted, unmasked
 from scheduler_service.api.context import Context
 from scheduler_service.api.http.auth import Who, require_operator_page
-from scheduler_service.api.pages.calendar_fields import WHEN_EXCLUDED, calendars_of
+from scheduler_service.api.pages.calendar_fields import calendars_of
 from scheduler_service.api.pages.csrf import Form, FormBody
 from scheduler_service.api.pages.job_fields import (
     BLANK,
@@ -49,7 +49,6 @@ _CHOICES: Final[dict[str, Any]] = {
     "picks": PICKS,
     "nths": NTHS,
     "days_of_month": DAYS_OF_MONTH,
-    "when_excluded": WHEN_EXCLUDED,
     "weekdays": [*WEEKDAYS[1:], WEEKDAYS[0]],
     "solar_events": list(SOLAR_EVENTS),
     "parts": PARTS,

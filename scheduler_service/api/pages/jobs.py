@@ -32,8 +32,9 @@ _JOBS: Final = 50
 _SPARK: Final = 30
 _LABELS: Final = {**JOB_LABELS, "cursor": "Page of the list", "col": "Columns", "sort": "Sort"}
 _COLUMNS: Final = {
-    "schedule": "Schedule", "next": "Next", "last": "Last", "success": "Success", "p50": "p50", "p95": "p95",
-    "runs": f"Last {_SPARK} runs", "task": "Task", "queue": "Queue", "tags": "Tags", "source": "Source",
+    "schedule": "Schedule", "next": "Next", "last": "Last", "success": "Success", "p50": "Took (median)",
+    "p95": "Took (p95)", "runs": f"Last {_SPARK} runs", "task": "Task", "queue": "Queue", "tags": "Tags",
+    "source": "Source",
 }  # fmt: skip
 _USUAL: Final = ("schedule", "next", "last", "success", "p50", "p95", "runs")
 

@@ -11,12 +11,16 @@ from itinerary.protocol.errors import BadValue, NotFound
 from itinerary.protocol.instants import Instant, parse_duration, parse_instant
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.http.auth import Who
+from scheduler_service.api.pages.calendar_fields import LABELS as CALENDAR_LABELS
+from scheduler_service.api.pages.calendar_fields import calendars_of, texts_of
 from scheduler_service.api.pages.csrf import Form, FormBody
 from scheduler_service.api.pages.moments import Moment, length, moment
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Reader, Wrong, or_again
 from scheduler_service.api.routes.jobs import Cursor
 from scheduler_service.api.routes.monitors import deleted, readable, renewed, saved, seen
+from scheduler_service.core.contract.calendar_json import CALENDARS
+from scheduler_service.core.contract.job_words import schedule_sentence
 from scheduler_service.core.contract.monitor_json import read_monitor
 from scheduler_service.core.schedules.describe import describe
 from scheduler_service.core.schedules.kinds import IntervalSchedule
@@ -26,13 +30,17 @@ from scheduler_service.ports.stores import Page
 _MONITORS: Final = 50
 _LABELS: Final = {
     "monitor_id": "Id", "title": "Title", "schedule": "Schedule", "timezone": "Time zone", "grace": "Grace",
-    "description": "Description", "paused": "Paused", "cursor": "Page of the list",
+    "description": "Description", "paused": "Paused", "cursor": "Page of the list", **CALENDAR_LABELS,
 }  # fmt: skip
 _BLANK: Final[Mapping[str, str]] = {
     **dict.fromkeys(("monitor_id", "title", "description"), ""), "schedule": "0 2 * * *", "timezone": "UTC",
-    "grace": "5m",
+    "grace": "5m", **texts_of(None),
 }  # fmt: skip
 
+_WHEN_CLOSED: Final = {
+    "skip": "expect no ping", "next_day": "expect it on the next open day",
+    "previous_day": "expect it on the open day before",
+}  # fmt: skip
 _SHAPES: Final = {"new": "○", "up": "●", "late": "◐", "down": "✕", "paused": "‖"}
 
 router = APIRouter(include_in_schema=False, dependencies=READER, route_class=PageRoute)
@@ -91,7 +99,8 @@ def change_monitor(request: Request, context: Context, who: Who, monitor_id: str
             case "token":
                 return _one(request, context, monitor_id, token=renewed(context, who, monitor_id))
             case _:
-                saved(context, who, monitor_id, read_monitor(monitor_id, _body_of(form), context.clock()))
+                wanted = {"calendars": seen(context, monitor_id)["calendars"], **_body_of(form)}
+                saved(context, who, monitor_id, read_monitor(monitor_id, wanted, context.clock()))
                 return go(f"/monitors/{quote(monitor_id)}", "monitor-saved")
 
     def again(wrong: Wrong) -> Response:
@@ -111,6 +120,8 @@ def _is_there(context: ApiContext, monitor_id: str) -> bool:
 def _field_of(name: str) -> str:
     if name == "schedule.timezone":
         return "timezone"
+    if name.startswith("calendars."):
+        return ".".join(name.split(".")[:2])  # of a list, the field
     return name.partition(".")[0]
 
 
@@ -122,7 +133,9 @@ def _body_of(form: Form) -> dict[str, Any]:
     zone = {"timezone": form.one("timezone")} if form.one("timezone") else {}
     texts = {name: form.one(name) for name in ("title", "description")}
     grace = {"grace": form.one("grace")} if form.one("grace") else {}
-    return {**texts, **grace, "schedule": {**schedule, **zone}, "paused": bool(form.one("paused"))}
+    # A program that sends this form without them keeps the calendars.
+    calendars = {"calendars": calendars_of(form)} if "calendars.exclude" in form.texts() else {}
+    return {**texts, **grace, **calendars, "schedule": {**schedule, **zone}, "paused": bool(form.one("paused"))}
 
 
 def _typed(shown: Mapping[str, Any]) -> dict[str, str] | None:
@@ -133,7 +146,8 @@ def _typed(shown: Mapping[str, Any]) -> dict[str, str] | None:
         return None
     texts = {name: str(shown[name]) for name in ("monitor_id", "title", "description", "grace")}
     paused = {"paused": "on"} if shown["paused"] else {}
-    return {**texts, **paused, "schedule": line, "timezone": spec.get("timezone", "UTC")}
+    named = texts_of(shown["calendars"])
+    return {**texts, **paused, **named, "schedule": line, "timezone": spec.get("timezone", "UTC")}
 
 
 def _list(
@@ -145,6 +159,7 @@ def _list(
     return page(
         request, "monitors.html", wrong=reader.wrong() if refused is NOTHING_WRONG else refused,
         monitors=[_line(one, now) for one in readable(found, now)], typed=typed, shapes=_SHAPES,
+        labels=_LABELS, when_closed=_WHEN_CLOSED,
         unread=[one.monitor_id for one in found.items if one.content is None],
         following=urlencode({"cursor": found.next_cursor}) if found.next_cursor else None,
     )  # fmt: skip
@@ -158,6 +173,7 @@ def _one(
     pings = [(moment(parse_instant(ping["at"]), now), ping, _took(ping["duration"])) for ping in shown["pings"]]
     return page(
         request, "monitor.html", wrong=wrong, shapes=_SHAPES, line=_line(shown, now), pings=pings, token=token,
+        labels=_LABELS, when_closed=_WHEN_CLOSED,
         typed=_typed(shown) if typed is None else typed, address=f"{request.url.scheme}://{request.url.netloc}",
     )  # fmt: skip
 
@@ -170,9 +186,11 @@ def _line(shown: Mapping[str, Any], now: Instant) -> MonitorLine:
         None if shown[name] is None else moment(parse_instant(shown[name]), now)
         for name in ("expected_at", "last_ping_at")
     )
-    sentence = describe(parsed.schedule)
+    calendars = None if shown["calendars"] is None else CALENDARS.read(shown["calendars"], "calendars")
+    sentence = schedule_sentence(parsed.schedule, calendars)
     if isinstance(parsed.schedule, IntervalSchedule):  # it counts from each ping
-        sentence = f"{sentence.partition(', counted from')[0]} after its last ping"
+        plain = describe(parsed.schedule)
+        sentence = sentence.replace(plain, f"{plain.partition(', counted from')[0]} after its last ping", 1)
     return MonitorLine(shown, sentence, expected, last, _took(shown["last_duration"]))
 
 

@@ -37,7 +37,7 @@ def names(context: Context, who: Who) -> Response:
         "calendars": sorted(calendar.calendar_id for calendar in calendars),
         "zones": sorted(names_in_force()),
     }
-    unknown = tasks.difference(at_workers.names) if at_workers.complete else set()
+    unknown = {task for task in tasks if at_workers.warning(task) is not None}
     return part("_names.html", known=known, unknown=unknown)
 
 
@@ -45,7 +45,7 @@ def names(context: Context, who: Who) -> Response:
 def known_task(context: Context, task: Annotated[str, Query(max_length=255)] = "") -> Response:
     """Say so if no living worker knows a task of this name."""
     known = known_tasks(context) if task else NOBODY_SAYS
-    return part("_known_task.html", task=task if known.complete and task not in known.names else None)
+    return part("_known_task.html", task=task if known.warning(task) is not None else None)
 
 
 def _queues(context: ApiContext) -> Iterator[str]:

@@ -29,10 +29,11 @@ from scheduler_service.api.pages.time_axis import local
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Reader
 from scheduler_service.api.services.calendar_cells import find_cells, find_ends
 from scheduler_service.api.services.plans import PlanFilter
-from scheduler_service.api.services.ran import Ends
+from scheduler_service.api.services.ran import MOST_OF_A_JOB
 from scheduler_service.core.audit import Caller
 from scheduler_service.core.contract.fields import read_text
 from scheduler_service.core.schedules.zones import zone
+from scheduler_service.ports.timeline import Ends
 
 _LABELS: Final = {"job": "Job", "tag": "Tag", "queue": "Queue", "date": "Day"}
 
@@ -138,7 +139,8 @@ def _shown(context: ApiContext, who: Caller, asked: Asked, now: Instant) -> dict
         "boxes": shown, "weeks": [shown[n : n + 7] for n in range(0, len(shown), 7)],
         "counting": plan is None and edges[-1] > now, "complete": plan is None or plan.complete,
         "jobs": plan.jobs if plan else 0, "closed_names": sorted({name for box in shown for name in box.closed}),
-        "heat": None, "ran_known": asked.wanted.tag is None,
+        "heat": None, "ran_known": asked.wanted.tag is None, "most": MOST_OF_A_JOB,
+        "since": found.since and format_instant(found.since),
     }  # fmt: skip
     if asked.view is View.WEEK:
         values["heat"] = heat_of(context, who, asked, now)
@@ -164,7 +166,7 @@ def past_week(context: ApiContext, who: Caller) -> Heat:
     """Return the heat of what ended in the seven days up to today, of all jobs."""
     asked, now = _week_of_all(context, -6)
     edges = hour_edges(asked.days, asked.zone)
-    return _heat(Found(edges, (), find_ends(context, who, asked.wanted, edges, now)), asked, now)
+    return _heat(Found(edges, (), find_ends(context, who, asked.wanted, edges, now).ends), asked, now)
 
 
 def _heat(found: Found, asked: Asked, now: Instant) -> Heat:

@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 
 from itinerary.protocol.instants import Instant
 from scheduler_service.api.pages.time_axis import local
-from scheduler_service.api.services.ran import Ends
 from scheduler_service.core.freezes import Freeze
 from scheduler_service.core.index.cell_counts import CellCount
+from scheduler_service.ports.timeline import Ends
 
 _HEATS: Final = 5
 
@@ -65,13 +65,17 @@ class Heat:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The contents of the cells between `edges`; `cells` may be fewer, where counting took too long."""
+    """The contents of the cells between `edges`; `cells` may be fewer, where counting took too long.
+
+    `since` when runs are counted, if there are too many to count all.
+    """
 
     edges: Sequence[Instant]
     cells: Sequence[CellCount]
     ends: Sequence[Ends]
     closed: Mapping[date, tuple[str, ...]] = field(default_factory=dict)
     freezes: Sequence[Freeze] = ()
+    since: Instant | None = None
 
 
 def boxes(

@@ -150,7 +150,8 @@ def is_repeated(instant: Instant) -> bool:
 def absolute(text: str, timezone: str) -> str:
     """Convert a typed time without zone to RFC 3339, by the zone's clocks; any other text stays as it is.
 
-    A date is its beginning. A time that the clocks skip is the end of the jump, one that they show twice the first.
+    A date is its beginning. A time that the clocks skip is the end of the jump, one that they show twice the first. A
+    time that in UTC lies outside of the years 1 to 9999 gets the zone's offset: who reads the field refuses it.
     """
     plain = text.strip().replace(" ", "T", 1).replace(" ", "")
     if len(plain) == 10:
@@ -162,7 +163,12 @@ def absolute(text: str, timezone: str) -> str:
     except BadValue:
         return plain if len(plain) > 19 else text
     second, rest = divmod(wall, SECOND)
-    return format_instant(first_instant_from(timezone, second) * SECOND + rest)
+    found = first_instant_from(timezone, second)
+    if not _FIRST <= found <= _LAST:
+        ahead = second - found
+        minutes = -(-abs(ahead) // 60)  # local mean times have seconds, which no offset can say
+        return f"{plain}{'-' if ahead < 0 else '+'}{minutes // 60:02d}:{minutes % 60:02d}"
+    return format_instant(found * SECOND + rest)
 
 
 def _known(name: str) -> str | None:

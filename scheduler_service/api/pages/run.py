@@ -99,7 +99,7 @@ def _view(context: ApiContext, run: Run) -> dict[str, Any]:
         "arguments": pretty({"args": body["args"], "kwargs": body["kwargs"]}),
         "run_headers": None if run.headers is None else pretty(body["headers"]),
         "result": None if run.result is None else pretty(body["result"]),
-        "progress": body["progress"] and _progress(body["progress"], now),
+        "progress": body["progress"] and _progress(run, body["progress"], now),
         "reached": {n["attempt"]: progress_text(n["progress"]) for n in body["attempts"] if n["progress"]},
         "followed": f"{run.attempt}-{'ahead' if run.state in WAITING else 'begun'}",
         "completed": run.state is RunState.COMPLETED,
@@ -129,9 +129,11 @@ def _rows(run: Run, attempts: list[Attempt], now: Instant) -> Iterator[Row]:
     yield from reversed(rows)
 
 
-def _progress(shown: Mapping[str, Any], now: Instant) -> dict[str, Any]:
+def _progress(run: Run, shown: Mapping[str, Any], now: Instant) -> dict[str, Any]:
+    """Describe the progress; what a completed run showed last is no measure of it, since it is all done."""
     changed = moment(parse_instant(shown["at"]), now)
-    return {"text": progress_text(shown), "percent": percent(shown), "changed": changed}
+    reached = None if run.state is RunState.COMPLETED else percent(shown)
+    return {"text": progress_text(shown), "percent": reached, "changed": changed}
 
 
 def _trace(context: ApiContext, run: Run) -> dict[str, str | None]:

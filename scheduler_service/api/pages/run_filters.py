@@ -8,7 +8,7 @@ from fastapi import Depends, Query
 
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import Instant
-from scheduler_service.api.pages.typed_times import read_typed_time
+from scheduler_service.api.pages.typed_times import check_order, read_typed_time
 from scheduler_service.api.pages.wrong import Reader
 from scheduler_service.core.contract.fields import read_text
 from scheduler_service.core.run_state import RunState
@@ -53,8 +53,7 @@ class RunsAsked:
             reader.tried(partial(read_typed_time, text, name, now)) if text else None
             for name, text in (("since", self.since), ("until", self.until))
         )
-        if since is not None and until is not None and until <= since:
-            reader.tried(partial(_refuse, "until", self.until, f"give a time after {RUN_LABELS['since']}"))
+        reader.tried(partial(check_order, since, until, self.until))
         return RunFilter(
             texts["job_id"], states, texts["queue"], since, until, task=texts["task"], limit_name=texts["limit_name"],
             limit_key=texts["limit_key"],
@@ -109,7 +108,3 @@ def _state(name: str, field: str = "state") -> RunState:
         return RunState(name)
     except ValueError:
         raise BadValue(field, name, f"known are {', '.join(state.value for state in RunState)}") from None
-
-
-def _refuse(field: str, value: str, allowed: str) -> None:
-    raise BadValue(field, value, allowed)

@@ -26,7 +26,7 @@ from scheduler_service.api.pages.reader_zone import PARAMETER, begin, reader_zon
 from scheduler_service.api.pages.strangers import ask_to_sign_in
 from scheduler_service.api.pages.templating import part
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Wrong
-from scheduler_service.api.services.saved_views import PAGES, has_own, kept_address, views_of
+from scheduler_service.api.services.saved_views import has_own, has_views, kept_address, views_of
 from scheduler_service.core.audit import Caller
 from scheduler_service.core.saved_views import SavedView
 from scheduler_service.flower_server.tickets import is_local_path
@@ -183,7 +183,7 @@ def page(
 def _views_here(context: ApiContext, caller: Caller | None, request: Request) -> list[SavedView] | None:
     """Return the saved views of this list; None where none can be saved."""
     path = request.url.path
-    if caller is None or not caller.limits.none or path not in PAGES:
+    if caller is None or not caller.limits.none or not has_views(path):
         return None
     return [view for view in views_of(context, caller) if view.address.partition("?")[0] == path]
 

@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse
 
+from scheduler_service.api.pages.assets import asset
 from scheduler_service.api.pages.moments import sentence_times, typed_time
 from scheduler_service.api.pages.reader_zone import reader_zone, zone_query
 
@@ -42,6 +43,7 @@ templates.filters["times"] = sentence_times
 templates.filters["typed"] = typed_time
 templates.globals["zone_name"] = lambda: reader_zone().name
 templates.globals["zone_query"] = zone_query
+templates.globals["asset"] = asset
 
 
 def part(template: str, **values: Any) -> HTMLResponse:

@@ -9,9 +9,9 @@ from urllib.parse import quote, urlencode
 from fastapi import APIRouter, Query, Request, Response
 
 from itinerary.protocol.errors import BadValue
-from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, format_instant
+from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, format_instant, parse_instant
 from scheduler_service.api.context import ApiContext, Context
-from scheduler_service.api.pages.moments import SHAPES, read_time
+from scheduler_service.api.pages.moments import SHAPES, read_time, typed_time
 from scheduler_service.api.pages.reader_zone import reader_zone
 from scheduler_service.api.pages.shell import READER, PageRoute, page
 from scheduler_service.api.pages.time_axis import place, ticks
@@ -28,6 +28,7 @@ from scheduler_service.ports.stores import RunFilter
 from scheduler_service.ports.timeline import LaneKind, Span
 
 WITHIN: Final = {"10m": 10 * MINUTE, "1h": HOUR, "6h": 6 * HOUR, "24h": DAY, "7d": 7 * DAY, "30d": 30 * DAY}
+_LAST_YEAR: Final = parse_instant("9999-01-01T00:00:00Z")
 _LABELS: Final = {
     "job_id": "Job", "queue": "Queue", "from": "From ({zone})", "to": "To ({zone})", "state": "States"
 }  # fmt: skip
@@ -110,7 +111,11 @@ def _span(within: str, begin: str, end: str, now: Instant) -> Span:
             raise BadValue("from", within, f"give a time, or within as one of {', '.join(WITHIN)}")
         return _last(WITHIN.get(within, HOUR), now)
     until = read_time(end, "to") if end else now
-    return span_of(read_time(begin, "from") if begin else until - HOUR, until, end or begin, "to")
+    since = read_time(begin, "from") if begin else until - HOUR
+    for field, typed, at in (("from" if begin else "to", begin or end, since), ("to", end, until)):
+        if not 0 <= at < _LAST_YEAR:  # the steps in time, and their clocks in any zone, have to be times too
+            raise BadValue(field, typed_time(typed), "give a time of the years 1970 to 9998")
+    return span_of(since, until, typed_time(end or begin), "to")
 
 
 def _last(length: Duration, now: Instant) -> Span:

@@ -7,13 +7,15 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
+
+from markupsafe import Markup, escape
 
 from itinerary.protocol.instants import SECOND, Instant
 from scheduler_service.api.pages.moments import SHAPES, length
 from scheduler_service.api.pages.time_axis import local, place
-from scheduler_service.api.services.timelines import Lane, Timeline
+from scheduler_service.api.services.timelines import Detail, Lane, Timeline
 from scheduler_service.core.run_state import IN_FLIGHT, RunState
 from scheduler_service.ports.timeline import Cell, LaneRun, Span
 
@@ -23,14 +25,17 @@ _COLUMN: Final = 18
 _EDGE: Final = 3
 _SHAPED: Final = 25
 _SEEN: Final = 0.4
+_TEXT: Final = 11
+_PLANNED_STATE: Final = "planned"
 PLANNED: Final = "◇"
 _NONE: Final[Mapping[str, Sequence[Instant]]] = {}
 _BAD: Final = frozenset({RunState.FAILED, RunState.MISSED, RunState.CANCELLED})
-_GOOD: Final = tuple(state for state in RunState if state not in _BAD)
+# A class of states yields them slowly, and a chart asks for them thousands of times.
+_STATES: Final = tuple(RunState)
+_GOOD: Final = tuple(state for state in _STATES if state not in _BAD)
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(NamedTuple):
     """A bar with its text and where it leads; `shape` is the mark of its state, or empty; a `point` is a mark alone."""
 
     x: float
@@ -47,6 +52,17 @@ class Bar:
         """Whether the bar is too short to be seen beside its mark."""
         return bool(self.shape) and self.width < _SEEN
 
+    def svg(self, detail: Detail) -> str:
+        """Return the bar as SVG; a template that writes thousands of them takes four times as long."""
+        of_runs = detail is Detail.RUNS
+        point = " point" if self.point and (of_runs or self.state == _PLANNED_STATE) else ""
+        low = self.y + _TEXT if of_runs else _EDGE + _TEXT - 1
+        mark = f'<text x="{self.x}%" y="{low}">{self.shape}</text>' if self.shape else ""
+        return (
+            f'<a href="{escape(self.link)}" tabindex="-1" class="mark {self.state}{point}"><rect x="{self.x}%" '
+            f'width="{self.width}%" y="{self.y}" height="{self.height}"/>{mark}<title>{escape(self.text)}</title></a>'
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class LaneChart:
@@ -57,6 +73,10 @@ class LaneChart:
     height: int
     bars: Sequence[Bar]
     states: Sequence[tuple[str, str, int]]
+
+    def svg(self, detail: Detail) -> Markup:
+        """Return the lane's bars as SVG."""
+        return Markup("\n".join(bar.svg(detail) for bar in self.bars))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +92,24 @@ def lane_charts(
     shown: Timeline, zone: ZoneInfo, now: Instant, links: Links, planned: Mapping[str, Sequence[Instant]] = _NONE
 ) -> list[LaneChart]:
     """Draw every lane, columns to one scale, and the `planned` times of jobs that have no run yet."""
-    most = max((sum(states.values()) for lane in shown.lanes for _, states in _columns(lane.cells)), default=1)
+    columns = [_columns(lane.cells) for lane in shown.lanes]
+    most = max((states.total() for of_lane in columns for _, states in of_lane), default=1)
     charts, parts = [], _Parts(shown.span, zone, links)
-    for lane in shown.lanes:
+    for lane, of_lane in zip(shown.lanes, columns, strict=True):
         rows = _packed(lane.runs, now)
         bars = [_run_bar(run, row, len(lane.runs), shown.span, zone, now, links) for run, row in rows]
-        bars += [bar for part, states in _columns(lane.cells) for bar in _column(parts.of(part), states, most)]
+        bars += [bar for part, states in of_lane for bar in _column(parts.of(part), states, most)]
         known = {run.scheduled_at for run in lane.runs}
-        to_come = (at for at in planned.get(lane.name or "", ()) if at not in known)
-        bars += [_planned_mark(at, lane.name or "", shown.span, zone, links) for at in to_come]
+        to_come = [at for at in planned.get(lane.name or "", ()) if at not in known]
+        bars += parts.planned(to_come, links.job(lane.name or "") if to_come else "")
         height = 2 * _EDGE + _ROW * (1 + max((row for _, row in rows), default=0))
         charts.append(LaneChart(lane.name, lane.number, height, bars, _states(lane)))
     return charts
 
 
 def _states(lane: Lane) -> list[tuple[str, str, int]]:
-    return [(state.value, SHAPES[state], lane.states[state]) for state in RunState if lane.states[state]]
+    states = lane.states
+    return [(state.value, SHAPES[state], states[state]) for state in _STATES if states[state]]
 
 
 def _ends(run: LaneRun, now: Instant) -> tuple[Instant, Instant]:
@@ -123,11 +145,6 @@ def _run_bar(run: LaneRun, row: int, beside: int, span: Span, zone: ZoneInfo, no
     )  # fmt: skip
 
 
-def _planned_mark(at: Instant, job_id: str, span: Span, zone: ZoneInfo, links: Links) -> Bar:
-    text = f"{_clock(at, zone)} planned"
-    return Bar(place(span, at), 0.0, _EDGE, _ROW - 4, "planned", PLANNED, text, links.job(job_id))
-
-
 def _columns(cells: Sequence[Cell]) -> list[tuple[int, Counter[RunState]]]:
     of_part: dict[int, Counter[RunState]] = {}
     for cell in cells:
@@ -136,11 +153,20 @@ def _columns(cells: Sequence[Cell]) -> list[tuple[int, Counter[RunState]]]:
 
 
 class _Parts:
-    """The parts of the time, each described once for the columns of all lanes."""
+    """The parts of the time, and the planned times, each described once for all lanes."""
 
     def __init__(self, span: Span, zone: ZoneInfo, links: Links) -> None:
         self._span, self._zone, self._links = span, zone, links
         self._found: dict[int, tuple[float, float, str, str]] = {}
+        self._planned: dict[Instant, tuple[float, str]] = {}
+
+    def planned(self, times: Sequence[Instant], link: str) -> Iterator[Bar]:
+        """Yield the marks of planned times."""
+        for at in times:
+            if at not in self._planned:
+                self._planned[at] = place(self._span, at), f"{_clock(at, self._zone)} planned"
+            x, text = self._planned[at]
+            yield Bar(x, 0.0, _EDGE, _ROW - 4, _PLANNED_STATE, PLANNED, text, link)
 
     def of(self, part: int) -> tuple[float, float, str, str]:
         """Return position, width, text and address of a part."""
@@ -158,15 +184,15 @@ def _column(part: tuple[float, float, str, str], states: Counter[RunState], most
     """Draw a part of the time: what did not succeed at the bottom, with a mark, and above it the others."""
     (x, width, when, link), number = part, states.total()
     height = 3 + round((_COLUMN - 3) * math.sqrt(number / most))
-    bad = {state: states[state] for state in _BAD if states[state]}
+    bad = {state: states[state] for state in _BAD if state in states}
     low = 0 if not bad else height if len(bad) == len(states) else max(3, round(height * sum(bad.values()) / number))
-    text = f"{when}: {', '.join(f'{states[state]:,} {state}' for state in RunState if states[state])}"
+    text = f"{when}: {', '.join([f'{states[state]:,} {state}' for state in _STATES if state in states])}"
     base = _EDGE + _COLUMN
     if bad:
         worst = max(bad, key=lambda state: bad[state])
         yield Bar(x, width, base - low, low, worst.value, SHAPES[worst], text, link)
     if low < height:
-        usual = max(_GOOD, key=lambda state: states[state])
+        usual = max([state for state in _GOOD if state in states], key=states.__getitem__)
         yield Bar(x, width, base - height, height - low, usual.value, "", text, link)
 
 

@@ -4,11 +4,12 @@ Promises that a relative one stays relative in the address, so that a bookmark o
 """
 
 import re
+from contextlib import suppress
 from typing import Final
 
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import DAY, SECOND, Instant, format_instant, parse_duration
-from scheduler_service.api.pages.moments import read_time
+from scheduler_service.api.pages.moments import read_time, typed_time
 from scheduler_service.api.pages.reader_zone import UTC, reader_zone
 from scheduler_service.core.schedules.zones import offset_at
 
@@ -25,14 +26,20 @@ def read_typed_time(text: str, field: str, now: Instant) -> Instant:
         return read_time(f"{_today(now + _DAYS[words] * DAY)} 00:00", field)
     if _CLOCK.fullmatch(words):
         return read_time(f"{_today(now)} {words:0>5}", field)
-    try:
-        return now - parse_duration(words.removesuffix(" ago").replace(" ", ""), field)
-    except BadValue:
-        pass
+    with suppress(BadValue):
+        found = now - parse_duration(words.removesuffix(" ago").replace(" ", ""), field)
+        if found >= 0:  # what is longer ago than 1970 may have no date at all
+            return found
     try:
         return read_time(text, field)
     except BadValue as exc:
         raise BadValue(field, text, f"{exc.allowed}; or 16:00, yesterday, 2h (ago)") from None
+
+
+def check_order(since: Instant | None, until: Instant | None, typed: str) -> None:
+    """Raise BadValue for an end that is not after its beginning; it quotes the end as its field shows it."""
+    if since is not None and until is not None and until <= since:
+        raise BadValue("until", typed_time(typed), "give a time after From")
 
 
 def _today(now: Instant) -> str:

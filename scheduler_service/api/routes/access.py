@@ -82,7 +82,7 @@ def _require_sharing(context: ApiContext) -> None:
 
 def _id(text: str, what: str) -> int:
     if not FREEZE_ID.fullmatch(text):
-        raise NotFound(f"no {what} has such an id")
+        raise NotFound(f"no {what} with such an id")
     return int(text)
 
 

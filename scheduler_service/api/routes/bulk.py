@@ -95,7 +95,7 @@ def undo_operation(context: Context, who: Who, operation_id: str) -> Response:
 def known_operation(context: ApiContext, operation_id: str) -> BulkOperation:
     """Return the operation of this id; NotFound."""
     if not OPERATION_ID.fullmatch(operation_id):
-        raise NotFound("no bulk operation has such an id")
+        raise NotFound("no bulk operation with such an id")
     return context.stores.bulk.get(operation_id)
 
 

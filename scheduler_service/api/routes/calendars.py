@@ -1,4 +1,4 @@
-"""Named calendars over HTTP: list, show, define, delete; their days, their versions and the jobs that name them.
+"""Named calendars over HTTP: list, show, define, delete; their days, their versions and what names them.
 
 Promises that a change has answered once it is committed; jobs that use the calendar follow it from `effective_from` on.
 Never waits for a leader.
@@ -56,7 +56,7 @@ def put_calendar(context: Context, who: Who, calendar_id: str, body: JsonObject)
 
 @router.delete("/{calendar_id}", status_code=204, dependencies=OPERATOR, responses=answers({}, 404, 409))
 def delete_calendar(context: Context, who: Who, calendar_id: str) -> Response:
-    """Delete a calendar that no job names; its versions stay as long as history."""
+    """Delete a calendar that no job or monitor names; its versions stay as long as history."""
     deleted(context, who, calendar_id)
     return Response(status_code=204)
 
@@ -90,6 +90,15 @@ def list_calendar_jobs(context: Context, calendar_id: str, limit: Most = 100, cu
     _read_cursor(cursor)
     found(context, calendar_id)
     ids = context.stores.calendar_store.jobs_using(calendar_id, limit + 1, cursor or "")
+    return _page(list(ids[:limit]), ids[limit - 1] if len(ids) > limit else None)
+
+
+@router.get("/{calendar_id}/monitors", responses=answers({200: shapes.CalendarMonitors}, 404, 422))
+def list_calendar_monitors(context: Context, calendar_id: str, limit: Most = 100, cursor: Cursor = None) -> Response:
+    """List the ids of the monitors that name the calendar."""
+    _read_cursor(cursor)
+    found(context, calendar_id)
+    ids = context.stores.calendar_store.monitors_using(calendar_id, limit + 1, cursor or "")
     return _page(list(ids[:limit]), ids[limit - 1] if len(ids) > limit else None)
 
 
@@ -129,7 +138,7 @@ def _shown(context: ApiContext, calendar: StoredCalendar) -> Response:
 
 def _id(calendar_id: str) -> str:
     if not CALENDAR_ID.fullmatch(calendar_id):
-        raise NotFound("no calendar can have such an id")
+        raise NotFound("no calendar with such an id")
     return calendar_id
 
 

@@ -105,7 +105,7 @@ def _is_no_job(context: ApiContext, job_id: str) -> bool:
 
 def _id(text: str) -> int:
     if not FREEZE_ID.fullmatch(text):
-        raise NotFound("no freeze has such an id")
+        raise NotFound("no freeze with such an id")
     return int(text)
 
 

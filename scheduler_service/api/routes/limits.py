@@ -102,7 +102,7 @@ def deleted(context: ApiContext, who: Caller, name: str) -> None:
 
 def _name(name: str) -> str:
     if not LIMIT.fullmatch(name):
-        raise NotFound("no limit can have such a name")
+        raise NotFound("no limit with such a name")
     return name
 
 

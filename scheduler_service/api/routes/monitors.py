@@ -152,5 +152,5 @@ def digest_of(token: str) -> str:
 
 def _id(monitor_id: str) -> str:
     if not MONITOR_ID.fullmatch(monitor_id):
-        raise NotFound("no monitor can have such an id")
+        raise NotFound("no monitor with such an id")
     return monitor_id

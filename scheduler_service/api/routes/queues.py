@@ -136,7 +136,7 @@ def defined(
 
 def _name(queue: str) -> str:
     if not QUEUE.fullmatch(queue):
-        raise NotFound("no queue can have such a name")
+        raise NotFound("no queue with such a name")
     return queue
 
 

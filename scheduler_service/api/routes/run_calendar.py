@@ -17,7 +17,7 @@ from scheduler_service.api.pages.plan_days import day_edges, days_from, hour_edg
 from scheduler_service.api.pages.plan_grid import Found, holds
 from scheduler_service.api.pages.time_axis import local
 from scheduler_service.api.services.calendar_cells import find_cells
-from scheduler_service.api.services.plans import PlanFilter
+from scheduler_service.api.services.plans import PATIENCE_OF_PROGRAMS, PlanFilter
 from scheduler_service.core.contract.fields import read_text
 from scheduler_service.core.schedules.zones import zone
 
@@ -46,7 +46,7 @@ def run_calendar(
     given = {name: read_text(one, name) for name, one in (("job_id", job_id), ("tag", tag), ("queue", queue)) if one}
     shown = days_from(local(now, shown_in).date() if date is None else read_day(date), days)
     edges = hour_edges(shown, shown_in) if unit == "hour" else day_edges(shown, shown_in)
-    plan, found = find_cells(context, who, PlanFilter(**given), shown, edges, now)
+    plan, found = find_cells(context, who, PlanFilter(**given), shown, edges, now, PATIENCE_OF_PROGRAMS)
     over = edges[-1] <= now
     return JSONResponse({
         "timezone": timezone, "unit": unit, "planned_is_complete": over or (plan and plan.complete),

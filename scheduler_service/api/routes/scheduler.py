@@ -15,7 +15,8 @@ from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.http.auth import require
 from scheduler_service.api.openapi import answers as shapes
 from scheduler_service.api.openapi.documents import answers
-from scheduler_service.api.openapi.worker_shapes import Workers
+from scheduler_service.api.openapi.worker_shapes import KnownTasks, Workers
+from scheduler_service.api.services.known_tasks import names_of
 from scheduler_service.api.services.same_redis import other_servers
 from scheduler_service.api.services.who_leads import ask_holder
 from scheduler_service.core.schedules.zone_rules import installed_rules
@@ -65,6 +66,13 @@ def workers(context: Context) -> Response:
         {**{name: worker[name] for name in names}, **{name: worker.get(name) for name in newer}} for worker in seen
     ]
     return JSONResponse({"items": items})
+
+
+@router.get("/tasks", responses=answers({200: KnownTasks}, 403))
+def tasks(context: Context) -> Response:
+    """List the tasks that living workers say they know; not for limited tokens."""
+    known = names_of(context.ask_leader("tasks"))
+    return JSONResponse({"items": known.names, "complete": known.complete})
 
 
 def _inbox_depth(context: ApiContext) -> int | None:

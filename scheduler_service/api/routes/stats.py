@@ -38,7 +38,7 @@ def get_trends(
     start = end - HOUR if since is None else parse_instant(since, "from")
     length = chosen_step(end - start) if step is None else parse_duration(step, "step")
     if queue is not None and not QUEUE.fullmatch(read_text(queue, "queue")):
-        raise NotFound("no queue can have such a name")
+        raise NotFound("no queue with such a name")
     seen = trends(context, start, end, length)
     points = [_point(sample, queue) for sample in seen.samples.values()]
     marks = [{"at": format_instant(mark.at), "kind": mark.kind, "text": mark.text} for mark in seen.marks]

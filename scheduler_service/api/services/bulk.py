@@ -19,18 +19,20 @@ from scheduler_service.core.contract.request_keys import owned_key
 from scheduler_service.core.run_state import ACTIVE, IN_FLIGHT, WAITING, RunState
 from scheduler_service.ports.bulk import Stepped, jobs_of, runs_of
 from scheduler_service.ports.history import Total
+from scheduler_service.ports.lists import RunFilter
 
 _SAMPLE: Final = 5
 _MOST_HINTS: Final = 500
-_BUT: Final = {
-    BulkAction.MOVE: "what was taken back from its queue stays", BulkAction.DELETE: "what a schedule planned stays",
-}  # fmt: skip
+_RECALLED: Final = "taken back from its queue, where the message may still lie"
+_PLANNED: Final = "a schedule planned them"
+# Runs of a state that the action changes and that it leaves all the same: the field of the filter, and why.
+_KEPT: Final = {BulkAction.DELETE: ("planned", _PLANNED), BulkAction.MOVE: ("recalled", _RECALLED)}
 _STAYS: Final = {(BulkAction.PAUSE, True): "paused already", (BulkAction.RESUME, False): "not paused"}
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A part of what matches, and what becomes of it; `why`: why some stay as they are, or all without an `outcome`."""
+    """A part of what matches, and what becomes of it; `why`: why they stay as they are, without an `outcome`."""
 
     what: str
     total: Total
@@ -52,6 +54,12 @@ class BulkPlan:
         return _sum(group.total for group in self.groups)
 
     @property
+    def visited(self) -> Total:
+        """Return how many its pages go through: they count runs that stay for one of these reasons."""
+        passed = (_PLANNED, _RECALLED)
+        return _sum(group.total for group in self.groups if group.outcome is not None or group.why in passed)
+
+    @property
     def changing(self) -> Total:
         """Return how many it changes."""
         return _sum(group.total for group in self.groups if group.outcome is not None)
@@ -71,7 +79,8 @@ def read_order(context: ApiContext, who: Caller, on: BulkOn, body: Mapping[str, 
 def plan(context: ApiContext, order: BulkOrder) -> BulkPlan:
     """Say what the operation would do."""
     if order.on is BulkOn.RUNS:
-        found = context.stores.runs.list(runs_of(order), _SAMPLE, None).items
+        wanted = runs_of(order)
+        found = context.stores.runs.list(_kept(order.action, wanted, False), _SAMPLE, None).items
         return BulkPlan(order, tuple(_runs(context, order)), tuple(run.run_id for run in found))
     jobs = context.stores.jobs.list(jobs_of(order), _SAMPLE, None).items
     return BulkPlan(order, tuple(_jobs(context, order)), tuple(job.job_id for job in jobs))
@@ -84,7 +93,7 @@ def begin(
     given = {name: value for name, value in body.items() if name not in (KEY_FIELD, "dry_run")}
     stored_key = None if key is None else owned_key(key, who)
     operation, created = context.stores.bulk.begin(
-        order, plan(context, order).changing, who, stored_key, hash_of({"on": order.on.value, **given})
+        order, plan(context, order).visited, who, stored_key, hash_of({"on": order.on.value, **given})
     )
     return _first_page(context, operation) if created else operation
 
@@ -123,9 +132,17 @@ def _first_page(context: ApiContext, operation: BulkOperation) -> BulkOperation:
 def _runs(context: ApiContext, order: BulkOrder) -> Iterator[Group]:
     wanted = runs_of(order)
     for state in wanted.states or tuple(RunState):
-        total = context.stores.history.count_runs(replace(wanted, states=(state,)))
-        if total.number or total.more:
-            yield Group(state.value, total, *_becomes(order.action, state))
+        for stay in (False, True) if state in CHANGEABLE[order.action] and order.action in _KEPT else (None,):
+            total = context.stores.history.count_runs(_kept(order.action, replace(wanted, states=(state,)), stay))
+            if total.number or total.more:
+                why = (None, _KEPT[order.action][1]) if stay else _becomes(order.action, state)
+                yield Group(state.value, total, *why)
+
+
+def _kept(action: BulkAction, wanted: RunFilter, stay: bool | None) -> RunFilter:
+    """Return the filter of those runs that the action leaves as they are, or of the others; None: of all."""
+    named: dict[str, Any] = {_KEPT[action][0]: stay} if action in _KEPT else {}
+    return replace(wanted, **named)
 
 
 def _becomes(action: BulkAction, state: RunState) -> tuple[str | None, str | None]:
@@ -135,7 +152,7 @@ def _becomes(action: BulkAction, state: RunState) -> tuple[str | None, str | Non
         return None, "not over yet" if state in ACTIVE else "over already"
     if action is BulkAction.CANCEL:
         return "cancelled" if state in WAITING else "cancel_requested", None
-    return ("retried", None) if action is BulkAction.RETRY else (OUTCOMES[action], _BUT[action])
+    return OUTCOMES.get(action, "retried"), None
 
 
 def _jobs(context: ApiContext, order: BulkOrder) -> Iterator[Group]:

@@ -14,37 +14,37 @@ from scheduler_service.api.context import ApiContext
 from scheduler_service.api.http.problems import Problem
 from scheduler_service.api.pages.plan_grid import Found
 from scheduler_service.api.services.plans import Plan, PlanFilter
-from scheduler_service.api.services.ran import Ends, ends_of_job, in_cells
+from scheduler_service.api.services.ran import ends_of_job, in_cells
 from scheduler_service.core.audit import Caller
 from scheduler_service.core.calendars.year import days_of_year
 from scheduler_service.core.freezes import Freeze
+from scheduler_service.ports.timeline import Ends, JobEnds
 
 _CALENDARS: Final = 10
 _FREEZES: Final = 100
 
 
 def find_cells(
-    context: ApiContext, who: Caller, wanted: PlanFilter, days: Sequence[date], edges: Sequence[Instant], now: Instant
-) -> tuple[Plan | None, Found]:
+    context: ApiContext, who: Caller, wanted: PlanFilter, days: Sequence[date], edges: Sequence[Instant], now: Instant,
+    patience: float = 0.0,
+) -> tuple[Plan | None, Found]:  # fmt: skip
     """Return the contents of the cells between the edges; without a plan while it is counted, or if all is over."""
     plan = None
     if edges[-1] > now:
-        plan = context.plans.counted(context.stores.jobs, who.limits, wanted, edges, now)
-    ends = find_ends(context, who, wanted, edges, now)
-    return plan, Found(edges, plan.cells if plan else (), ends, _closed(context, wanted, days), _freezes(context))
+        plan = context.plans.counted(context.stores.jobs, who.limits, wanted, edges, now, patience)
+    ends, since = find_ends(context, who, wanted, edges, now)
+    cells = plan.cells if plan else ()
+    return plan, Found(edges, cells, ends, _closed(context, wanted, days), _freezes(context), since)
 
 
-def find_ends(
-    context: ApiContext, who: Caller, wanted: PlanFilter, edges: Sequence[Instant], now: Instant
-) -> list[Ends]:
+def find_ends(context: ApiContext, who: Caller, wanted: PlanFilter, edges: Sequence[Instant], now: Instant) -> JobEnds:
     """Return what ended in each cell; by tags nothing is counted."""
     if wanted.tag is not None:
-        return [Ends()] * (len(edges) - 1)
+        return JobEnds([Ends()] * (len(edges) - 1))
     if wanted.job_id is not None:
-        found, _ = ends_of_job(context.stores.timeline, wanted.job_id, edges[0], edges[-1], now)
-    else:
-        found = context.past_days.ends(context.stores.samples, who.limits, wanted.queue, edges[0], edges[-1], now)
-    return in_cells(found, edges)
+        return ends_of_job(context.stores.timeline, wanted.job_id, edges, now)
+    found = context.past_days.ends(context.stores.samples, who.limits, wanted.queue, edges[0], edges[-1], now)
+    return JobEnds(in_cells(found, edges))
 
 
 def _freezes(context: ApiContext) -> Sequence[Freeze]:

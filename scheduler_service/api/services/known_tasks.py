@@ -1,5 +1,8 @@
 """The tasks that living workers know, asked of the leader. Never keeps anything."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from itinerary.protocol.task_names import TaskNames
 from scheduler_service.api.context import ApiContext
 from scheduler_service.api.http.problems import Problem
@@ -13,7 +16,11 @@ def known_tasks(context: ApiContext) -> TaskNames:
     Incomplete: also while a living worker, such as one of the release before, has not said what it knows.
     """
     try:
-        answer = context.ask_leader("tasks")
+        return names_of(context.ask_leader("tasks"))
     except Problem:
         return NOBODY_SAYS
+
+
+def names_of(answer: Mapping[str, Any]) -> TaskNames:
+    """Return the names in a leader's answer; a leader of the release before has none."""
     return TaskNames(tuple(answer.get("tasks", ())), bool(answer.get("complete")))

@@ -13,6 +13,7 @@ from itinerary.protocol.instants import Instant
 from scheduler_service.api.http.problems import Problem
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.contract.job_plan import JobSet, JobSets, JobsPlan
+from scheduler_service.core.contract.monitor_plan import NO_MONITORS
 from scheduler_service.core.model import Job, NewRun, Run
 from scheduler_service.core.token_limits import Limits
 from scheduler_service.ports.lists import BY_ID, NEWEST_FIRST, JobSort, Order, RunSort
@@ -147,16 +148,21 @@ class LimitedSets(JobSets):
     def plan(self, wanted: JobSet) -> JobsPlan:
         for job in wanted.jobs:
             self._check(job)
+        if wanted.monitors:
+            raise out_of_scope("a monitor")
         plan = self._sets.plan(wanted)
         for there in (*(change.there for change in plan.changed), *plan.removed):
             self._check(there)
-        return replace(plan, left=tuple(job_id for job_id in plan.left if self._limits.jobs and self._may_name(job_id)))
+        if not plan.monitors.is_empty:
+            raise out_of_scope("a monitor of this source")
+        left = tuple(job_id for job_id in plan.left if self._limits.jobs and self._may_name(job_id))
+        return replace(plan, monitors=NO_MONITORS, left=left)
 
     def apply(self, wanted: JobSet, plan_version: str | None, *, by: AuditedChange | None = None) -> JobsPlan:
         """Carries out only the exact plan that was found within the limits."""
         plan = self.plan(wanted)
         done = self._sets.apply(wanted, plan.version if plan_version is None else plan_version, by=by)
-        return replace(done, left=plan.left)
+        return replace(done, left=plan.left, monitors=plan.monitors)
 
     def _check(self, job: Job) -> None:
         if not self._limits.has_job(job):

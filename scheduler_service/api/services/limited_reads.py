@@ -188,10 +188,10 @@ class _Refused:
 
 
 class _Calendars(_Refused):
-    """Calendars, which jobs within the limits may name: read and not changed, and without the jobs that name them."""
+    """Calendars, which jobs within the limits may name: read and not changed, and without what names them."""
 
     def __init__(self, calendars: CalendarStore) -> None:
-        super().__init__("changes of calendars, and the jobs that name them")
+        super().__init__("changes of calendars, and what names them")
         self.get, self.list = calendars.get, calendars.list
         self.versions, self.versions_of = calendars.versions, calendars.versions_of
 

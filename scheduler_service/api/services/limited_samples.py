@@ -6,7 +6,7 @@ from itinerary.protocol.instants import Instant
 from scheduler_service.api.services.limited import out_of_scope
 from scheduler_service.core.samples import QueueSample, Sample, Step, total_of
 from scheduler_service.core.token_limits import Limits
-from scheduler_service.ports.samples import SampleStore, Term
+from scheduler_service.ports.samples import QueueFigures, SampleStore, Term
 
 
 class LimitedSamples(SampleStore):
@@ -20,6 +20,13 @@ class LimitedSamples(SampleStore):
         if not self._limits.queues:
             raise out_of_scope("the installation's trends")
         return [self._own(sample) for sample in self._samples.read(step, since, until)]
+
+    def read_queue(self, step: Step, since: Instant, until: Instant, queue: str | None) -> list[QueueFigures]:
+        nothing = QueueSample()
+        return [
+            QueueFigures(one.at, one.total if queue is None else one.queues.get(queue, nothing))
+            for one in self.read(step, since, until)
+        ]
 
     def terms(self, since: Instant, limit: int) -> list[Term]:
         return self._samples.terms(since, limit)

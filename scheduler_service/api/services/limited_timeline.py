@@ -1,17 +1,21 @@
 """The timeline as a limited token sees it: of the newest thousand runs within its limits. Others' runs do not exist."""
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from itinerary.protocol.instants import Instant
 from scheduler_service.api.services.limited import LimitedRuns
 from scheduler_service.core.model import Run
+from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.history import Total
 from scheduler_service.ports.stores import RunFilter
-from scheduler_service.ports.timeline import Cell, Counts, LaneKind, LaneRun, Span, TimelineStore
+from scheduler_service.ports.timeline import Cell, Counts, Ends, JobEnds, LaneKind, LaneRun, Span, TimelineStore
 
 _MOST: Final = 1_000
+_ENDS: Final = (RunState.COMPLETED, RunState.FAILED, RunState.MISSED)
 
 
 class LimitedTimeline(TimelineStore):
@@ -40,6 +44,13 @@ class LimitedTimeline(TimelineStore):
 
     def sample(self, by: LaneKind, span: Span, wanted: RunFilter, one_of: int, *, first: int, lanes: int) -> Counts:
         return self.counts(by, span, wanted, first=first, lanes=lanes)
+
+    def ends(self, job_id: str, edges: Sequence[Instant], most: int) -> JobEnds:
+        within = RunFilter(job_id=job_id, since=edges[0], until=edges[-1])
+        page = self._runs.list(within, min(most, _MOST), None)
+        counted = Counter((bisect_right(edges, run.scheduled_at) - 1, run.state) for run in page.items)
+        ends = [Ends(*(counted[place, state] for state in _ENDS)) for place in range(len(edges) - 1)]
+        return JobEnds(ends, page.items[-1].scheduled_at if page.next_cursor else None)
 
     def _found(self, by: LaneKind, span: Span, wanted: RunFilter) -> list[LaneRun]:
         page = self._runs.list(_within(span, wanted), _MOST, None)

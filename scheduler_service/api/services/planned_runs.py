@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from itinerary.protocol.errors import NotFound
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.balancing.slot_counts import share_of
 from scheduler_service.core.schedules.stepping import upcoming
-from scheduler_service.ports.stores import JobStore
+from scheduler_service.ports.stores import JobFilter, JobStore
 
 _MOST: Final = 40
 
@@ -17,12 +16,11 @@ def planned_runs(
 ) -> Mapping[str, Sequence[Instant]]:
     """Return the occurrences of these jobs in (after, until), as the jobs are now; a job that is gone has none."""
     found = {}
-    for name in names:
-        try:
-            share = share_of(jobs.get(name))
-        except NotFound:
-            continue
+    wanted = tuple(names)
+    for job in jobs.list(JobFilter(job_ids=wanted), len(wanted), None).items if wanted else ():
+        share = share_of(job)
         if share is not None:
             start, end = max(after + 1, share.start), min(until, share.end)
-            found[name] = upcoming(share.schedule, after, _MOST, start_at=start, end_at=end) if start < end else []
+            times = upcoming(share.schedule, after, _MOST, start_at=start, end_at=end) if start < end else []
+            found[job.job_id] = times
     return found

@@ -54,7 +54,8 @@ def read_part(
         wait = 0
     elif wait:
         try:
-            return _awaited(context, run_id, attempt, after, follow, wait)
+            with context.plans.requests.waiting():
+                return _awaited(context, run_id, attempt, after, follow, wait)
         finally:
             _waiting.release()
     return _awaited(context, run_id, attempt, after, follow, 0)

@@ -1,6 +1,6 @@
 """Saved views as requests: whose they are, and which addresses they may have. Shared by REST and pages.
 
-Promises that a view leads to a list of this dashboard and nowhere else, by a path that is known here.
+Promises that a view leads to a list or queue of this dashboard and nowhere else, by a path that is known here.
 """
 
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
 from itinerary.protocol.errors import BadValue, NotFound
+from itinerary.protocol.identity import QUEUE
 from scheduler_service.api.context import ApiContext
 from scheduler_service.api.http.auth import demand
 from scheduler_service.api.http.problems import Problem
@@ -15,10 +16,15 @@ from scheduler_service.core.audit import THIS_MACHINE, Caller
 from scheduler_service.core.saved_views import SHARED, VIEW_NAME, SavedView
 from scheduler_service.flower_server.tickets import is_local_path
 
-PAGES: Final = ("/jobs", "/runs", "/timeline", "/calendar", "/failures", "/workers", "/explain", "/audit")
-"""The pages that are chosen by a filter."""
-_NAMED: Final = ", ".join(PAGES)
+_PAGES: Final = ("/jobs", "/runs", "/timeline", "/calendar", "/failures", "/workers", "/explain", "/audit")
+_NAMED: Final = ", ".join((*_PAGES, "/queues/NAME"))
+_QUEUE: Final = "/queues/"
 _NOT_KEPT: Final = ("cursor", "done")
+
+
+def has_views(path: str) -> bool:
+    """Whether the page is one that is chosen by a filter, which a view may keep: a list, or a queue."""
+    return path in _PAGES or (path.startswith(_QUEUE) and QUEUE.fullmatch(path.removeprefix(_QUEUE)) is not None)
 
 
 def views_of(context: ApiContext, who: Caller) -> Sequence[SavedView]:
@@ -29,7 +35,7 @@ def views_of(context: ApiContext, who: Caller) -> Sequence[SavedView]:
 def view_of(context: ApiContext, who: Caller, name: str) -> SavedView:
     """Return the caller's own view of this name, else that of all; NotFound."""
     if not VIEW_NAME.fullmatch(name):
-        raise NotFound("no saved view can have such a name")
+        raise NotFound("no saved view with such a name")
     for owner in dict.fromkeys((_own(who), SHARED)):
         try:
             return context.stores.saved_views.get(owner, name)
@@ -53,14 +59,14 @@ def delete_view(context: ApiContext, who: Caller, name: str, *, personal: bool) 
     """Delete the view; NotFound."""
     owner = _owner(who, "deleting", personal=personal)
     if not VIEW_NAME.fullmatch(name):
-        raise NotFound("no saved view can have such a name")
+        raise NotFound("no saved view with such a name")
     context.stores.saved_views.delete(owner, name, by=who.audited_change("view.delete"))
 
 
 def address_to_save(address: str) -> str:
     """Return the address as it is kept: path and query, without the place in the list; BadValue."""
     path, _, query = address.partition("?")
-    if path not in PAGES or not is_local_path(address):
+    if not has_views(path) or not is_local_path(address):
         raise BadValue(
             "address", address[:100], f"give path and query, in at most 2,000 characters, of one of {_NAMED}"
         )

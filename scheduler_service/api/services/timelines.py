@@ -18,7 +18,7 @@ from scheduler_service.ports.timeline import MOST_COUNTED, RARE_ENDS, Cell, Lane
 LANES: Final = 25
 PARTS: Final = 100
 FEW: Final = 1_000
-_SAMPLED: Final = 12_500
+_SAMPLED: Final = 8_000
 
 
 class Detail(StrEnum):

@@ -12,7 +12,8 @@ from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import MINUTE, Duration, Instant, format_duration, format_instant
 from scheduler_service.api.context import ApiContext
 from scheduler_service.api.http.problems import Problem
-from scheduler_service.core.samples import Sample, Step, in_steps
+from scheduler_service.api.services.past_steps import Versions
+from scheduler_service.core.samples import Sample
 from scheduler_service.ports.records import AuditFilter
 
 MOST_STEPS: Final = 1_500
@@ -59,11 +60,10 @@ def trends(context: ApiContext, since: Instant, until: Instant, step: Duration) 
     """Read the window, widened to whole steps; BadValue."""
     _check(since, until, step)
     since -= since % step
-    stored = Step.TEN_MINUTES if step % Step.TEN_MINUTES.length == 0 else Step.MINUTE
-    found = context.stores.samples.read(stored, since, until)
-    marks = [*_terms(context, since), *_versions(found), *_freezes(context), *_pauses(context, since)]
+    found = context.past_steps.read(context.stores.samples, context.limits, step, since, until, context.clock())
+    marks = [*_terms(context, since), *_versions(found.versions), *_freezes(context), *_pauses(context, since)]
     within = [mark for mark in marks if since <= mark.at < until]
-    return Trends(since, until, step, in_steps(found, step), sorted(within, key=lambda mark: mark.at))
+    return Trends(since, until, step, found.samples, sorted(within, key=lambda mark: mark.at))
 
 
 def _check(since: Instant, until: Instant, step: Duration) -> None:
@@ -82,13 +82,13 @@ def _terms(context: ApiContext, since: Instant) -> Iterator[Mark]:
         yield Mark(one.began_at, "leader", f"a leader began term {one.term}")
 
 
-def _versions(found: Sequence[Sample]) -> Iterator[Mark]:
-    """Say where the version of the leader, or of the workers, is another one than a step before."""
+def _versions(found: Sequence[Versions]) -> Iterator[Mark]:
+    """Say where the version of the leader, or of the workers, is another one than before."""
     for before, after in pairwise(found):
-        if after.version != before.version:
-            yield Mark(after.at, "version", f"the leader's version went from {before.version} to {after.version}")
-        if after.worker_versions != before.worker_versions and after.worker_versions and before.worker_versions:
-            old, new = (", ".join(sample.worker_versions) for sample in (before, after))
+        if after.leader != before.leader:
+            yield Mark(after.at, "version", f"the leader's version went from {before.leader} to {after.leader}")
+        if after.workers != before.workers and after.workers and before.workers:
+            old, new = (", ".join(one.workers) for one in (before, after))
             yield Mark(after.at, "version", f"the workers' versions went from {old} to {new}")
 
 

@@ -4,7 +4,6 @@ Its work may take long (a rebalance of 100,000 jobs), so it runs in a thread of 
 answers. Promises: the map depends only on the jobs received, not on when it was built. Pure except for its state.
 """
 
-from collections.abc import Mapping
 from typing import assert_never
 
 from itinerary.protocol.instants import Instant
@@ -26,22 +25,17 @@ from scheduler_service.core.balancing.placements import (
 from scheduler_service.core.balancing.rebalancing import plan_rebalance, plan_undo
 from scheduler_service.core.balancing.slot_balancer import BucketMap, slot_key
 from scheduler_service.core.balancing.slot_counts import share_of
-from scheduler_service.core.model import Job
+from scheduler_service.core.model import Job, JobHistory
+from scheduler_service.core.versions import like
 
 _MANY = 500
 
 
 class Balancer:
-    """All jobs received, and their map, built on first use and again for each slot."""
+    """All jobs received, without deleted ones, in a map of the present slot."""
 
     def __init__(self) -> None:
-        self._jobs: dict[str, Job] = {}
-        self._map: BucketMap | None = None
-
-    @property
-    def jobs(self) -> Mapping[str, Job]:
-        """Return the jobs received, without deleted ones."""
-        return self._jobs
+        self._map = BucketMap(0)
 
     def carry_out(self, order: BalancerCommand) -> PlacementFeedback | None:
         """Carry out the command; return its result, None if there is nothing to report."""
@@ -51,53 +45,51 @@ class Balancer:
             case Survey():
                 return Surveyed(order, self._survey(order))
             case PlanRebalance(undo=None):
-                return RebalancePlanned(order.asked, plan_rebalance(self._jobs, self.map_at(order.now), order))
+                return RebalancePlanned(order.asked, plan_rebalance(self.map_at(order.now), order))
             case PlanRebalance():
-                return RebalancePlanned(order.asked, plan_undo(self._jobs, self.map_at(order.now), order))
+                return RebalancePlanned(order.asked, plan_undo(self.map_at(order.now), order))
             case _:
                 assert_never(order)
 
     def map_at(self, now: Instant) -> BucketMap:
         """Return the map from the present slot on."""
-        if self._map is None or self._map.base != slot_key(now):
-            self._map = BucketMap(slot_key(now), self._jobs.values())
+        if self._map.base != slot_key(now):
+            self._map = self._map.at(slot_key(now))
         return self._map
 
     def _follow(self, order: FollowJobs) -> PlacesFound | None:
         if len(order.jobs) > _MANY:
-            self._map = None
+            self._map.uncount()
         for job in order.jobs:
             self._know(job)
-        homeless = [job for job in order.jobs if needs_place(job)]
+        homeless = [job.current for job in order.jobs if needs_place(job)]
         if not homeless:
             return None
         slots = self.map_at(order.now)
         return PlacesFound(tuple(self._place(slots, job, order) for job in homeless), order.now)
 
-    def _know(self, job: Job) -> None:
-        if job.deleted:
-            self._jobs.pop(job.job_id, None)
+    def _know(self, job: JobHistory) -> None:
+        if like(job).deleted:
+            self._map.remove(job.job_id)
         else:
-            self._jobs[job.job_id] = job
-        if self._map is not None:
             self._map.add(job)
 
     def _place(self, slots: BucketMap, job: Job, order: FollowJobs) -> Placement:
         rhythm = rhythm_of(job)
         assert rhythm is not None
         place = slots.least_loaded(job.job_id, rhythm.every, order.earliest)
-        self._know(placed(job, place.at, order.now))
+        slots.add(JobHistory((placed(job, place.at, order.now),), job.version))
         cause: Cause = "new" if job.version == 1 else "reschedule"
         return Placement(job.job_id, job.version, job.placed_anchor, place.at, place.load, cause)
 
     def _survey(self, order: Survey) -> Distribution:
         slots = self.map_at(order.now)
         if order.base is not None and order.base != slots.base:
-            slots = BucketMap(order.base, self._jobs.values())
-        balanced = sum(rhythm_of(job) is not None for job in self._jobs.values())
+            slots = slots.at(order.base)
+        balanced = sum(rhythm_of(job) is not None for job in slots.jobs.values())
         return Distribution(slots.base, slots.day(), len(slots), balanced)
 
 
-def needs_place(job: Job) -> bool:
+def needs_place(job: Job | JobHistory) -> bool:
     """Whether the job is one that the scheduler places, is active, and has no place."""
-    return rhythm_of(job) is not None and job.placed_anchor is None and share_of(job) is not None
+    return rhythm_of(job) is not None and like(job).placed_anchor is None and share_of(job) is not None

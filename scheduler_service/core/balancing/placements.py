@@ -13,7 +13,7 @@ from itinerary.protocol.errors import MalformedEntry
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.balancing.distribution import Distribution
-from scheduler_service.core.model import Job
+from scheduler_service.core.model import Job, JobHistory
 from scheduler_service.core.schedules.schedule import UNPLACED, ClosedSchedule, IntervalSchedule, Schedule, own_schedule
 
 Cause = Literal["new", "reschedule", "rebalance"]
@@ -22,8 +22,8 @@ _KINDS: Final = ("preview", "rebalance", "undo")
 _MAX_TEXT: Final = 300
 
 
-def rhythm_of(job: Job) -> IntervalSchedule | None:
-    """Return the schedule of a job that the scheduler places; None for any other."""
+def rhythm_of(job: Job | JobHistory) -> IntervalSchedule | None:
+    """Return the (present) schedule of a job that the scheduler places; None for any other."""
     schedule = own_schedule(job.schedule)
     return schedule if isinstance(schedule, IntervalSchedule) and schedule.balanced else None
 
@@ -199,7 +199,7 @@ class RebalanceRead:
 class FollowJobs:
     """A command to the balancer: jobs as they are now. It places those without a place, at `earliest` or later."""
 
-    jobs: tuple[Job, ...]
+    jobs: tuple[JobHistory, ...]
     now: Instant
     earliest: Instant
 

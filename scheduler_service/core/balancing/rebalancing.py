@@ -35,7 +35,7 @@ from scheduler_service.core.balancing.slot_counts import (
 )
 from scheduler_service.core.balancing.slot_search import Search
 from scheduler_service.core.index.forecast import SLOT
-from scheduler_service.core.model import Job
+from scheduler_service.core.model import Job, JobHistory
 from scheduler_service.core.schedules.schedule import IntervalSchedule, count
 
 PROTECTION_WINDOW: Final[Duration] = 30 * MINUTE
@@ -54,10 +54,10 @@ class Placed:
     next_at: Instant
 
 
-def plan_rebalance(jobs: Mapping[str, Job], slots: BucketMap, order: PlanRebalance) -> RebalancePlan:
-    """Plan the moves that even out the load of these jobs, of which `slots` is the map."""
-    base, shares, before = slots.base, slots.shares, slots.loads()
-    found = [one for job in jobs.values() if (one := _placed(job, shares.get(job.job_id), order)) is not None]
+def plan_rebalance(slots: BucketMap, order: PlanRebalance) -> RebalancePlan:
+    """Plan the moves that even out the load of the map's jobs."""
+    base, shares, before = slots.base, slots.shares(), slots.loads()
+    found = [one for job in slots.jobs.values() if (one := _placed(job, shares.get(job.job_id), order)) is not None]
     found.sort(key=lambda one: (-one.rhythm.every, one.job.job_id))
     reasons = {one.job.job_id: reason_to_stay(one, order) for one in found}
     movable = [one for one in found if reasons[one.job.job_id] is None]
@@ -90,13 +90,14 @@ def _name(order: PlanRebalance, moves: tuple[Move, ...]) -> str:
     return f"{order.asked.plan_id}.{blake2b(text.encode(), digest_size=6).hexdigest()}"
 
 
-def plan_undo(jobs: Mapping[str, Job], before: BucketMap, order: PlanRebalance) -> RebalancePlan:
+def plan_undo(before: BucketMap, order: PlanRebalance) -> RebalancePlan:
     """Plan the moves that undo the last rebalance, for the jobs that are still at their new place."""
+    jobs = before.jobs
     decided = [_back(jobs.get(moved.job_id), moved, order) for moved in order.undo or ()]
     moves = tuple(one for one in decided if isinstance(one, Move))
     skips = tuple(one for one in decided if isinstance(one, Skip))
-    undone = {move.job_id: placed(jobs[move.job_id], move.new_time, order.now) for move in moves}
-    after = BucketMap(before.base, {**jobs, **undone}.values())
+    undone = [placed(jobs[move.job_id].current, move.new_time, order.now) for move in moves]
+    after = BucketMap(before.base, [*jobs.values(), *(JobHistory((job,), job.version) for job in undone)])
     return RebalancePlan(order.asked.plan_id, "undo", before.base, order.now, moves, skips, before.day(), after.day())
 
 
@@ -116,10 +117,11 @@ def _reason_of_run(job_id: str, next_at: Instant, order: PlanRebalance) -> str |
     return "protection_window" if next_at - order.now <= PROTECTION_WINDOW else None
 
 
-def _placed(job: Job, share: Share | None, order: PlanRebalance) -> Placed | None:
-    rhythm = rhythm_of(job)
-    if share is None or rhythm is None or job.placed_anchor is None:
+def _placed(known: JobHistory, share: Share | None, order: PlanRebalance) -> Placed | None:
+    rhythm = rhythm_of(known)
+    if share is None or rhythm is None or known.current.placed_anchor is None:
         return None
+    job = known.current
     # A due occurrence without a row yet counts as the next one: it must not be moved.
     low = max(min(order.now, order.since), share.start)
     next_at = rhythm.first + max(0, -((rhythm.first - low) // rhythm.every)) * rhythm.every
@@ -201,8 +203,8 @@ def _day(counts: Ints) -> tuple[int, ...]:
     return tuple(counts[:SLOTS_A_DAY].tolist())
 
 
-def _back(job: Job | None, moved: MovedBefore, order: PlanRebalance) -> Move | Skip:
-    one = None if job is None or job.placed_anchor != moved.new_anchor else _placed(job, share_of(job), order)
+def _back(job: JobHistory | None, moved: MovedBefore, order: PlanRebalance) -> Move | Skip:
+    one = None if job is None or job.current.placed_anchor != moved.new_anchor else _placed(job, share_of(job), order)
     if one is None:
         return Skip(moved.job_id, "changed")
     every = one.rhythm.every

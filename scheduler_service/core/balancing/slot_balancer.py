@@ -5,7 +5,7 @@ jobs only, not on their order, so that it can be rebuilt. Equal places are order
 time. Knows no clock, and not why a job is placed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from zlib import crc32
 
 from itinerary.protocol.instants import SECOND, Duration, Instant
@@ -20,7 +20,7 @@ from scheduler_service.core.balancing.slot_counts import (
 )
 from scheduler_service.core.balancing.slot_search import Place, Search
 from scheduler_service.core.index.forecast import SLOT
-from scheduler_service.core.model import Job
+from scheduler_service.core.model import JobHistory
 from scheduler_service.core.schedules.schedule import next_after
 
 
@@ -34,73 +34,92 @@ def slot_time(key: int) -> Instant:
     return key * SLOT
 
 
-def _shares_of(jobs: Iterable[Job]) -> dict[str, Share]:
-    """Return the share of each job that has one; equal shares of one schedule are one object, to save memory."""
-    found: dict[str, Share] = {}
-    of_schedule: dict[int, Share] = {}
-    for job in jobs:
-        share = share_of(job)
-        if share is not None:
-            same = of_schedule.setdefault(id(share.schedule), share)
-            found[job.job_id] = same if (same.start, same.end) == (share.start, share.end) else share
-    return found
-
-
 def spread_of(job_id: str) -> Duration:
     """Return a job's second in its slot: a whole number below 900, the same in every process, always."""
     return crc32(job_id.encode()) % (SLOT // SECOND) * SECOND
 
 
 class BucketMap:
-    """The loads of the slots from `base` on, and the jobs that make them."""
+    """The loads of the slots from `base` on, and the jobs that make them. Counts all jobs when first asked for a load.
 
-    def __init__(self, base: int, jobs: Iterable[Job] = ()) -> None:
+    Holds no share of a job: a million of them would take as much memory again, and few are ever needed.
+    """
+
+    def __init__(self, base: int, jobs: Iterable[JobHistory] = ()) -> None:
         self.base = base
-        self._shares = _shares_of(jobs)
-        self._counts = counts_of_all(self._shares.values(), base)
+        self.jobs = {job.job_id: job for job in jobs}
+        self._loads: Ints | None = None
+        self._active = 0
 
     def __len__(self) -> int:
-        return len(self._shares)
+        self._count_all()
+        return self._active
 
-    def add(self, job: Job) -> None:
+    def at(self, base: int) -> "BucketMap":
+        """Return the map of the same jobs from another slot on; from now on only one of both may be changed."""
+        found = BucketMap(base)
+        found.jobs = self.jobs
+        return found
+
+    def uncount(self) -> None:
+        """Count all jobs again when a load is needed next, instead of each of the many that are about to come."""
+        self._loads = None
+
+    def add(self, job: JobHistory) -> None:
         """Count the job's present occurrences instead of its previous ones."""
         self.remove(job.job_id)
-        share = share_of(job)
-        if share is not None:
-            self._shares[job.job_id] = share
-            self._counts += counts_of(share, self.base)
+        self.jobs[job.job_id] = job
+        self._count(job, 1)
 
     def remove(self, job_id: str) -> None:
-        """Remove the job's load."""
-        share = self._shares.pop(job_id, None)
-        if share is not None:
-            self._counts -= counts_of(share, self.base)
+        """Remove the job and its load."""
+        job = self.jobs.pop(job_id, None)
+        if job is not None:
+            self._count(job, -1)
+
+    def _count(self, job: JobHistory, sign: int) -> None:
+        if self._loads is not None and (share := share_of(job)) is not None:
+            self._loads += sign * counts_of(share, self.base)
+            self._active += sign
+
+    def _count_all(self) -> Ints:
+        if self._loads is None:
+            self._active = 0
+            self._loads = counts_of_all(self._each_share(), self.base)
+        return self._loads
+
+    def _each_share(self) -> Iterator[Share]:
+        for job in self.jobs.values():
+            share = share_of(job)
+            if share is not None:
+                self._active += 1
+                yield share
 
     def load(self, key: int) -> int:
         """Return the runs of a slot; 0 for a slot outside the map."""
-        return int(self._counts[key - self.base]) if 0 <= key - self.base < HORIZON_SLOTS else 0
+        return int(self._count_all()[key - self.base]) if 0 <= key - self.base < HORIZON_SLOTS else 0
 
     def slot_of(self, job_id: str) -> int | None:
         """Return the slot of the job's first occurrence in the map's time or after it."""
-        share = self._shares.get(job_id)
+        share = share_of(self.jobs[job_id]) if job_id in self.jobs else None
         if share is None:
             return None
         at = next_after(share.schedule, slot_time(self.base) - 1, start_at=share.start, end_at=share.end)
         return None if at is None else slot_key(at)
 
-    @property
-    def shares(self) -> Mapping[str, Share]:
-        """Return each job's contribution to the loads."""
-        return self._shares
+    def shares(self) -> dict[str, Share]:
+        """Return each job's contribution to the loads; those without any are left out."""
+        shares = ((job_id, share_of(job)) for job_id, job in self.jobs.items())
+        return {job_id: share for job_id, share in shares if share is not None}
 
     def loads(self) -> Ints:
         """Return a copy of the load of each slot of the week."""
-        return self._counts.copy()
+        return self._count_all().copy()
 
     def day(self) -> tuple[int, ...]:
         """Return the loads of the first 96 slots: the next 24 hours."""
-        return tuple(self._counts[:SLOTS_A_DAY].tolist())
+        return tuple(self._count_all()[:SLOTS_A_DAY].tolist())
 
     def least_loaded(self, job_id: str, every: Duration, earliest: Instant) -> Place:
         """Return the best place for a new rhythm, with its first occurrence within one interval from `earliest`."""
-        return Search(self._counts, self.base, every).best(spread_of(job_id), earliest, earliest + every)
+        return Search(self._count_all(), self.base, every).best(spread_of(job_id), earliest, earliest + every)

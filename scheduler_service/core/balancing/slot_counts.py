@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from itinerary.protocol.instants import DAY, HOUR, Instant
 from scheduler_service.core.index.expansion import Entry, ScheduleTable, expand_table
 from scheduler_service.core.index.forecast import SLOT
-from scheduler_service.core.model import Job
+from scheduler_service.core.model import Job, JobHistory
 from scheduler_service.core.schedules.schedule import (
     ClosedSchedule,
     IntervalSchedule,
@@ -26,6 +26,7 @@ from scheduler_service.core.schedules.schedule import (
     count,
     occurrences,
 )
+from scheduler_service.core.versions import like
 
 Ints = NDArray[np.int64]
 SLOTS_A_DAY: Final = DAY // SLOT
@@ -35,6 +36,7 @@ _FAR: Final = 2**62
 _EDGES: Final[Ints] = np.arange(HORIZON_SLOTS + 1, dtype=np.int64) * SLOT
 _ROWS_AT_ONCE: Final = 1_000
 _CLOSED_OF_A_WEEK: Final = 10_000
+_A_DAY_AT_ONCE: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +48,13 @@ class Share:
     end: Instant
 
 
-def share_of(job: Job) -> Share | None:
-    """Return the job's share; None if it is deleted or paused indefinitely."""
-    if job.deleted or (job.paused and job.paused_until is None):
+def share_of(job: Job | JobHistory) -> Share | None:
+    """Return the (present) share of the job; None if it is deleted or paused indefinitely."""
+    one = like(job)
+    if one.deleted or (one.paused and one.paused_until is None):
         return None
-    bounds = [at for at in (job.start_at, job.paused_until if job.paused else None) if at is not None]
-    return Share(job.schedule, max(bounds, default=-_FAR), _FAR if job.end_at is None else job.end_at)
+    bounds = [at for at in (one.start_at, one.paused_until if one.paused else None) if at is not None]
+    return Share(job.schedule, max(bounds, default=-_FAR), _FAR if one.end_at is None else one.end_at)
 
 
 def counts_of(share: Share, base: int) -> Ints:
@@ -97,7 +100,9 @@ def counts_of_all(shares: Iterable[Share], base: int) -> Ints:
 
 
 def _slots_of(endless: Sequence[Schedule], base: int, number: int) -> Ints:
-    """Count the first slots of schedules, each as often as it is used; hour by hour, to bound memory."""
+    """Count the first slots of schedules, each as often as it is used; many hour by hour, to bound memory."""
+    if not endless:
+        return np.zeros(number, dtype=np.int64)
     start, end = base * SLOT, (base + number) * SLOT
     # Equal schedules are one object; comparing the contents of others would take longer than all else here.
     used, distinct = Counter(map(id, endless)), {id(schedule): schedule for schedule in endless}
@@ -105,8 +110,9 @@ def _slots_of(endless: Sequence[Schedule], base: int, number: int) -> Ints:
     entries = [Entry(n, f"{n:09}", schedule, start, end) for n, schedule in enumerate(distinct.values())]
     table = ScheduleTable.of(entries)
     slots = np.zeros(number, dtype=np.int64)
-    for hour in range(start, end, HOUR):
-        found = expand_table(table, hour, hour + HOUR)
+    stride = DAY if len(entries) <= _A_DAY_AT_ONCE else HOUR
+    for since in range(start, end, stride):
+        found = expand_table(table, since, since + stride)
         in_slots = np.bincount((found.times - start) // SLOT, weights[found.ordinals], number)
         slots += in_slots.astype(np.int64)
     return slots

@@ -14,6 +14,7 @@ from itinerary.protocol.instants import Instant
 from scheduler_service.core.calendars.carrying import NOTHING, REACH, Carried, Stretch, carried
 from scheduler_service.core.calendars.closing import Closing, closed, closing_of, decides_days
 from scheduler_service.core.calendars.model import CalendarVersion, Compiled, JobCalendars
+from scheduler_service.core.compact_history import with_schedule
 from scheduler_service.core.model import Job, JobHistory
 from scheduler_service.core.schedules.kinds import OwnSchedule
 from scheduler_service.core.schedules.schedule import ClosedSchedule, own_schedule
@@ -49,13 +50,14 @@ class CalendarApplier:
 
     def applied(self, history: JobHistory) -> JobHistory:
         """Return the history with its calendars; itself if none of its versions names any."""
-        jobs = history.versions
-        if all(job.calendars is None for job in jobs):
+        if all(job.calendars is None for job in history.alike):
             return history
-        if len(jobs) == 1 and jobs[0].calendars is not None and not self._edits_of(jobs[0].calendars)[1]:
-            job, closing = jobs[0], self._closing(jobs[0].calendars, self._since)  # most jobs, perhaps a million
-            alone = self._closed(job, own_schedule(job.schedule), closing, NOTHING, job.effective_from)
-            return JobHistory((alone,), history.planned_version)
+        calendars = history.alike[0].calendars
+        if len(history.alike) == 1 and calendars is not None and not self._edits_of(calendars)[1]:
+            # As most jobs, perhaps a million: nothing is built for one that is compact.
+            left = self._left(own_schedule(history.schedule), self._closing(calendars, self._since))
+            return with_schedule(history, left)
+        jobs = history.versions
         found: list[Job] = []
         before: list[Stretch] = []
         for place, job in enumerate(jobs):
@@ -125,14 +127,14 @@ class CalendarApplier:
     def _version(self, job: Job, stretch: Stretch, carry: Carried, start: Instant) -> Job:
         if stretch.closing is _OPEN and carry == NOTHING:
             return replace(job, effective_from=start) if start != job.effective_from else job
-        return self._closed(job, stretch.own, stretch.closing, carry, start)
+        return _with_schedule(job, self._left(stretch.own, stretch.closing, carry), start)
 
-    def _closed(self, job: Job, own: OwnSchedule, closing: Closing, carry: Carried, start: Instant) -> Job:
+    def _left(self, own: OwnSchedule, closing: Closing, carry: Carried = NOTHING) -> ClosedSchedule:
         key = (id(own), id(closing), carry)
         schedule = self._schedules.get(key)
         if schedule is None:
             schedule = self._schedules[key] = closed(own, closing, *carry)
-        return _with_schedule(job, schedule, start)
+        return schedule
 
 
 def _with_schedule(job: Job, schedule: ClosedSchedule, start: Instant) -> Job:

@@ -17,9 +17,10 @@ from itinerary.protocol.run_request import read_fields, refuse_unknown
 from scheduler_service.core.contract.calendar_uses import misfits
 from scheduler_service.core.contract.fields import read_misfire, read_retry
 from scheduler_service.core.contract.job_table import JOB_FIELDS, JOB_TYPES
+from scheduler_service.core.contract.job_warnings import END_OF_TIME
 from scheduler_service.core.contract.unknown_fields import joined, split
 from scheduler_service.core.model import Job
-from scheduler_service.core.schedules.schedule import ParsedSchedule, parse_schedule
+from scheduler_service.core.schedules.schedule import OnceSchedule, ParsedSchedule, own_schedule, parse_schedule
 
 FIELDS: Final = frozenset(JOB_TYPES)
 _REQUIRED: Final = ("job_id", "task", "schedule")
@@ -45,7 +46,12 @@ def read_job(body: Mapping[str, Any], *, created_at: Instant, **stored: Any) -> 
     errors: list[BadValue] = []
     values = _values(body, errors)
     _check_keys(values, errors)
-    return _judged(values, body, errors, created_at, stored)
+    job, warnings = _judged(values, body, errors, created_at, stored)
+    own = own_schedule(job.schedule)
+    if isinstance(own, OnceSchedule) and own.at >= END_OF_TIME:  # no run would ever be shown as coming
+        last = f"give a time before {format_instant(END_OF_TIME)}"
+        raise BadValues([BadValue("schedule.at", job.schedule_spec["at"], last)])
+    return job, warnings
 
 
 def _values(body: Mapping[str, Any], errors: list[BadValue]) -> dict[str, Any]:

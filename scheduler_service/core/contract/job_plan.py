@@ -6,39 +6,43 @@ them. Without a source nothing is owned: jobs are created and changed, regardles
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from itinerary.protocol.errors import BadValue, BadValues, Conflict
-from itinerary.protocol.redaction import hidden, is_hidden, redacted
+from itinerary.protocol.errors import BadValue, BadValues
+from itinerary.protocol.redaction import redacted
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.contract.job_json import definition_of
+from scheduler_service.core.contract.monitor_plan import (
+    NO_MONITORS,
+    MonitorsPlan,
+    WantedMonitor,
+    monitors_body,
+    plan_monitors,
+    state_line,
+)
+from scheduler_service.core.contract.plan_parts import FieldChange, change_bodies, changes, refuse_others
 from scheduler_service.core.contract.unknown_fields import carried
 from scheduler_service.core.model import Job
+from scheduler_service.core.monitors.model import Monitor
 
 SOURCE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}")
 MOST_JOBS: Final = 5_000
-_MOST_NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class JobSet:
-    """All jobs of one source; `take_over` lets it have jobs that another source owns."""
+    """All jobs of one source; `take_over` lets it have jobs that another source owns.
+
+    `monitors`: all of its monitors too; None leaves them as they are.
+    """
 
     source: str | None
     jobs: Sequence[Job]
     prune: bool = False
     take_over: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class FieldChange:
-    """One field, named by its path (`schedule.expr`), and its values; None also where it is absent."""
-
-    field: str
-    before: Any
-    after: Any
+    monitors: Sequence[WantedMonitor] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +70,16 @@ class JobsPlan:
     removed: tuple[Job, ...]
     left: tuple[str, ...]
     unchanged: int
+    monitors: MonitorsPlan = NO_MONITORS
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to change."""
+        return self.keeps_jobs and self.monitors.is_empty
+
+    @property
+    def keeps_jobs(self) -> bool:
+        """Whether no job changes."""
         return not (self.added or self.changed or self.removed)
 
     @property
@@ -106,8 +116,9 @@ def read_source(value: Any, field: str = "source") -> str | None:
 def check_set(wanted: JobSet) -> None:
     """Raise BadValues if the set contradicts itself."""
     errors = []
-    if len(wanted.jobs) > MOST_JOBS:
-        errors.append(BadValue("jobs", len(wanted.jobs), f"at most {MOST_JOBS} at once; split the file"))
+    for what, given in (("jobs", wanted.jobs), ("monitors", wanted.monitors or ())):
+        if len(given) > MOST_JOBS:
+            errors.append(BadValue(what, len(given), f"at most {MOST_JOBS} at once; split the file"))
     if wanted.prune and wanted.source is None:
         errors.append(BadValue("prune", True, "name a source: only what a source owns can be pruned"))
     seen: set[str] = set()
@@ -121,46 +132,38 @@ def check_set(wanted: JobSet) -> None:
         raise BadValues(errors)
 
 
-def plan_jobs(stored: Iterable[Job], wanted: JobSet) -> JobsPlan:
-    """Return the plan; `stored` are the jobs that are named or owned, without deleted ones.
+def plan_jobs(stored: Iterable[Job], wanted: JobSet, monitors: Collection[Monitor] = ()) -> JobsPlan:
+    """Return the plan; `stored` and `monitors` are what is named or owned, without deleted jobs.
 
-    Conflict if a job belongs to another source and is not to be taken over.
+    Conflict if one belongs to another source and is not to be taken over.
     """
     there = {job.job_id: job for job in stored}
-    _refuse_others(there, wanted)
+    owners = {job.job_id: there[job.job_id].source for job in wanted.jobs if job.job_id in there}
+    if wanted.source is not None and not wanted.take_over:
+        refuse_others("jobs", owners, wanted.source)
     added = [job for job in wanted.jobs if job.job_id not in there]
     compared = [_compared(there[job.job_id], job, wanted.source) for job in wanted.jobs if job.job_id in there]
     changed = tuple(change for change in compared if change.fields)
     unnamed = _unnamed(there, wanted)
     return JobsPlan(
         source=wanted.source,
-        version=version_of(there.values()),
+        version=version_of(there.values(), monitors),
         added=tuple(added),
         changed=changed,
         removed=tuple(unnamed) if wanted.prune else (),
         left=() if wanted.prune else tuple(job.job_id for job in unnamed),
         unchanged=len(compared) - len(changed),
+        monitors=NO_MONITORS
+        if wanted.monitors is None
+        else plan_monitors(monitors, wanted.monitors, wanted.source, prune=wanted.prune, take_over=wanted.take_over),
     )
 
 
-def version_of(stored: Iterable[Job]) -> str:
-    """Return a name for exactly this state of these jobs."""
+def version_of(stored: Iterable[Job], monitors: Iterable[Monitor] = ()) -> str:
+    """Return a name for exactly this state of these jobs and monitors."""
     lines = sorted(f"{job.job_id} {job.version} {job.source or ''}" for job in stored)
+    lines += sorted(map(state_line, monitors))
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
-
-
-def changes(before: Any, after: Any, path: str = "") -> list[FieldChange]:
-    """Compare two JSON values field by field; lists are compared whole."""
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
-        found = []
-        for key in dict.fromkeys([*before, *after]):
-            deeper = f"{path}.{key}" if path else str(key)
-            if (key in before) != (key in after):
-                found.append(FieldChange(deeper, before.get(key), after.get(key)))
-            else:
-                found += changes(before[key], after[key], deeper)
-        return found
-    return [] if _equal(before, after) else [FieldChange(path, before, after)]
 
 
 def plan_body(plan: JobsPlan, *, applied: bool) -> dict[str, Any]:
@@ -174,31 +177,13 @@ def plan_body(plan: JobsPlan, *, applied: bool) -> dict[str, Any]:
         "removed": [{"job_id": job.job_id, "job": redacted(definition_of(job))} for job in plan.removed],
         "left": list(plan.left),
         "unchanged": plan.unchanged,
+        "monitors": monitors_body(plan.monitors),
     }
 
 
 def _change_body(change: JobChange) -> dict[str, Any]:
-    fields = [
-        {"field": f.field, "before": _shown(f.field, f.before), "after": _shown(f.field, f.after)}
-        for f in change.fields
-    ]
-    return {"job_id": change.there.job_id, "version": change.there.version, "changes": fields}
-
-
-def _shown(field: str, value: Any) -> Any:
-    return hidden(value) if any(map(is_hidden, field.split("."))) else redacted(value)
-
-
-def _refuse_others(there: Mapping[str, Job], wanted: JobSet) -> None:
-    if wanted.source is None or wanted.take_over:
-        return
-    owners = {job.job_id: there[job.job_id].source for job in wanted.jobs if job.job_id in there}
-    foreign = [f"{job_id} ({owner})" for job_id, owner in owners.items() if owner not in (None, wanted.source)]
-    if foreign:
-        named = ", ".join(foreign[:_MOST_NAMED]) + (", ..." if len(foreign) > _MOST_NAMED else "")
-        raise Conflict(
-            f"these jobs belong to another source: {named}; take them over, or give them other ids", "other-source"
-        )
+    there = change.there
+    return {"job_id": there.job_id, "version": there.version, "changes": change_bodies(change.fields)}
 
 
 def _compared(there: Job, job: Job, source: str | None) -> JobChange:
@@ -214,12 +199,3 @@ def _unnamed(there: Mapping[str, Job], wanted: JobSet) -> list[Job]:
         return []
     named = {job.job_id for job in wanted.jobs}
     return [job for job_id, job in sorted(there.items()) if job.source == wanted.source and job_id not in named]
-
-
-def _equal(before: Any, after: Any) -> bool:
-    """Compare as JSON: 1, 1.0 and true are three values."""
-    if isinstance(before, list) and isinstance(after, list):
-        return len(before) == len(after) and all(map(_equal, before, after))
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
-        return before.keys() == after.keys() and all(_equal(before[key], after[key]) for key in before)
-    return type(before) is type(after) and bool(before == after)

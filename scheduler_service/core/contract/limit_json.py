@@ -8,17 +8,17 @@ from typing import Any, Final
 
 from itinerary.protocol.errors import BadValue, BadValues
 from itinerary.protocol.field_types import Flag, Group, Span, Whole, read_object
-from itinerary.protocol.instants import DAY, SECOND
+from itinerary.protocol.instants import SECOND
 from itinerary.protocol.json_text import is_storable
 from itinerary.protocol.limits import LIMIT, LIMIT_RULE, MOST_KEY
 from itinerary.protocol.run_request import read_field, refuse_unknown
 from scheduler_service.core.contract.fields import read_text
 from scheduler_service.core.controls import QueueDefinition
-from scheduler_service.core.limits import Bounds, Limit, Rate
+from scheduler_service.core.limits import LONGEST_RATE, Bounds, Limit, Rate
 
 MOST_OVERRIDES: Final = 1_000
 CONCURRENCY: Final = Whole(1, 1_000_000)
-RATE: Final = Group(Rate, {"count": Whole(1, 100_000), "per": Span(SECOND, DAY)})
+RATE: Final = Group(Rate, {"count": Whole(1, 100_000), "per": Span(SECOND, LONGEST_RATE)})
 _BOUNDS: Final = frozenset({"concurrency", "rate"})
 LIMIT_FIELDS: Final = _BOUNDS | {"per_key", "overrides", "description"}
 QUEUE_FIELDS: Final = _BOUNDS | {"fair", "description"}

@@ -21,7 +21,7 @@ def limit_errors(named: Sequence[LimitUse | JobLimit], known: Mapping[str, bool]
     for place, (name, key) in enumerate(named):
         per_key = known.get(name)
         if per_key is None:
-            rule = f"no limit has this name; create it with `itinerary limits set {name}`"
+            rule = f"no limit has this name; create it with `itinerary limits set {name} --concurrency 5`"
             yield BadValue(f"limits.{place}", name, rule)
         elif per_key and key is None:
             yield BadValue(f"limits.{place}.key", None, f"limit {name} counts by key; give the key of this one")

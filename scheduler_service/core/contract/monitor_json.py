@@ -8,6 +8,8 @@ from itinerary.protocol.field_types import Flag, Span, read_object
 from itinerary.protocol.instants import DAY, SECOND, Instant, format_duration, format_instant
 from itinerary.protocol.limits import LIMIT, LIMIT_RULE
 from itinerary.protocol.run_request import read_field, refuse_unknown
+from scheduler_service.core.contract.calendar_json import CALENDARS
+from scheduler_service.core.contract.calendar_uses import misfits
 from scheduler_service.core.contract.fields import read_text
 from scheduler_service.core.monitors.judging import state_at
 from scheduler_service.core.monitors.model import DEFAULT_GRACE, Monitor, MonitorContent, MonitorPing
@@ -15,7 +17,7 @@ from scheduler_service.core.schedules.schedule import parse_schedule
 
 MONITOR_ID: Final = LIMIT
 GRACE: Final = Span(SECOND, 30 * DAY)
-FIELDS: Final = frozenset({"title", "schedule", "grace", "description", "paused"})
+FIELDS: Final = frozenset({"title", "schedule", "calendars", "grace", "description", "paused"})
 
 
 def read_monitor(monitor_id: str, body: Mapping[str, Any], now: Instant) -> MonitorContent:
@@ -27,22 +29,25 @@ def read_monitor(monitor_id: str, body: Mapping[str, Any], now: Instant) -> Moni
     grace = read_field(body, "grace", GRACE.read, DEFAULT_GRACE, errors)
     texts = {name: read_field(body, name, read_text, "", errors) for name in ("title", "description")}
     paused = read_field(body, "paused", Flag().read, False, errors)
+    calendars = read_field(body, "calendars", CALENDARS.read, None, errors)
     try:
         spec = read_object(body.get("schedule"), "schedule")
         _refuse_balanced(spec)
         parsed = parse_schedule(spec, job_id=monitor_id, created_at=now)
     except BadValue as error:
         raise BadValues([*errors, error]) from error
+    errors += [] if calendars is None else misfits(calendars, parsed.schedule)
     if errors:
         raise BadValues(errors)
-    return MonitorContent(parsed.schedule, parsed.spec, grace, paused=paused, **texts)
+    return MonitorContent(parsed.schedule, parsed.spec, grace, paused=paused, calendars=calendars, **texts)
 
 
 def definition_of(content: MonitorContent) -> dict[str, Any]:
-    """Return the JSON from which `read_monitor` reads the same."""
+    """Return the JSON from which `read_monitor` reads the same; the release before reads it without calendars."""
+    calendars = {} if content.calendars is None else {"calendars": CALENDARS.write(content.calendars)}
     return {
         "title": content.title, "schedule": dict(content.schedule_spec), "grace": format_duration(content.grace),
-        "description": content.description, "paused": content.paused,
+        "description": content.description, "paused": content.paused, **calendars,
     }  # fmt: skip
 
 
@@ -54,12 +59,13 @@ def monitor_body(monitor: Monitor, now: Instant) -> dict[str, Any]:
             "time zone is gone; update this process, or replace or delete it. Its pings are taken."
         )
     return {
-        "monitor_id": monitor.monitor_id, **definition_of(monitor.content), "version": monitor.version,
-        "state": state_at(monitor, now).value, "expected_at": _instant(monitor.expected_at),
+        "monitor_id": monitor.monitor_id, "calendars": None, **definition_of(monitor.content),
+        "version": monitor.version, "state": state_at(monitor, now).value, "expected_at": _instant(monitor.expected_at),
         "last_ping_at": _instant(monitor.last_ping_at),
         "last_outcome": None if monitor.last_outcome is None else monitor.last_outcome.value,
         "last_duration": None if monitor.last_duration is None else format_duration(monitor.last_duration),
         "created_at": format_instant(monitor.created_at), "updated_at": format_instant(monitor.updated_at),
+        "source": monitor.source,
     }  # fmt: skip
 
 

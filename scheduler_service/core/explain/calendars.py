@@ -40,7 +40,7 @@ def stands_for(job: Job, at: Instant) -> list[Because]:
         )
         return [Because(message)]
     days = moved_from(schedule, at)
-    return [Because(f"It stands for {day_text(one.day)} too, which is {one.because}.") for one in days]
+    return [Because(f"It stands for {day_text(one.day)}, which is {one.because}.") for one in days]
 
 
 def day_text(day: int) -> str:

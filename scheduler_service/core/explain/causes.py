@@ -15,7 +15,8 @@ _CAUSES: Final = {
     "undecodable": "The worker could not decode its message; the content types of the app's accept_content must "
     "include json.",
     "malformed": "Its message, or its row, does not have the form of a run's: another program wrote it.",
-    "unclaimable": "The task is excluded from Itinerary, by exclude= of attach() in the worker's app.",
+    "unclaimable": "The task is excluded from Itinerary, by exclude= of attach() in the worker's app, or the process "
+    "that was to run it has not called attach(): its error says which.",
 }
 
 

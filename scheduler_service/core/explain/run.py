@@ -84,7 +84,7 @@ def _recall(run: Run, facts: Facts) -> Iterator[Because]:
         reason = run.reason or ""
         why = reason.removeprefix(RECALLED) if reason.startswith(RECALLED) else ""
         at = format_instant(facts.recalled_at)
-        yield Because(f"Its message was taken back from queue {run.queue} at {at}{_reason_text(why)}.")
+        yield Because(f"Its message was taken back from queue {run.queue} at {at}{_reason_text(why)}")
 
 
 def _lateness(run: Run, facts: Facts) -> Iterator[Because]:
@@ -148,7 +148,7 @@ def _present(run: Run, facts: Facts) -> _Found:
         case RunState.FAILED:
             return _failed(run)
         case RunState.CANCELLED:
-            why = Because(f"It was cancelled at {_finished(run)}{_reason_text(run.reason)}.")
+            why = Because(f"It was cancelled at {_finished(run)}{_reason_text(run.reason)}")
             return Verdict.CANCELLED, [*asked_to_stop(run, facts), why]
         case RunState.SKIPPED:
             return _skipped(run, facts)
@@ -156,7 +156,7 @@ def _present(run: Run, facts: Facts) -> _Found:
             if (run.reason or "").startswith(START_WITHIN):
                 message = f"It was not started in time, and ended at {_finished(run)}: {run.reason}."
                 return Verdict.MISFIRE, [*led_or_not(facts, run.due_at), Because(message)]
-            message = f"It was too late when a leader processed it:  {run.reason}."
+            message = f"It was too late when a leader processed it: {run.reason}."
             return Verdict.MISFIRE, [*led_or_not(facts, run.due_at), Because(message)]
         case _:
             assert_never(run.state)
@@ -176,7 +176,7 @@ def _failed(run: Run) -> _Found:
     spent = "its retry policy allows one attempt" if allowed == 1 else f"its retry policy allows {allowed} attempts"
     if run.retry.unread:
         spent = f"{spent}; its stored retry policy cannot be read: {run.retry.unread[:200]}"
-    message = f"Attempt {run.attempt} failed at {_finished(run)}{_reason_text(run.reason)}.{error}"
+    message = f"Attempt {run.attempt} failed at {_finished(run)}{_reason_text(run.reason)}{error}"
     return verdict, [Because(message), Because(f"It is not retried: {spent}.")]
 
 
@@ -185,7 +185,7 @@ def _skipped(run: Run, facts: Facts) -> _Found:
         holding = version_at(facts.versions, run.scheduled_at)
         row = None if holding is None else version_row(holding)
         return Verdict.OVERLAP, [Because(f"It was skipped at {_finished(run)}: {run.reason}.", row)]
-    because = [Because(f"It was skipped at {_finished(run)}{_reason_text(run.reason)}.")]
+    because = [Because(f"It was skipped at {_finished(run)}{_reason_text(run.reason)}")]
     if (run.reason or "").startswith((FREEZE_SKIPS, HELD_BY_FREEZE)):
         return Verdict.FROZEN, because
     holding = version_at(facts.versions, run.finished_at or facts.now)
@@ -199,4 +199,7 @@ def _finished(run: Run) -> str:
 
 
 def _reason_text(reason: str | None) -> str:
-    return f": {reason}" if reason else ""
+    """The end of a sentence that gives the reason, which may be a question."""
+    if not reason:
+        return "."
+    return f": {reason}" if reason.endswith(("?", ".")) else f": {reason}."

@@ -13,18 +13,21 @@ def leader_at(terms: Sequence[Term], at: Instant) -> Term | None:
 
 
 def unled(terms: Sequence[Term], start: Instant, end: Instant) -> list[Because]:
-    """Yield a sentence for each time within [start, end) without a leader, as far as terms are recorded."""
+    """Yield a sentence for each time within [start, end) without a leader, as far as terms are recorded.
+
+    It says since when nobody led, which may be before `start`.
+    """
     found: list[Because] = []
-    led_until = start
+    led_until = since = start
     before: Term | None = None
     for term in terms:
         if term.began_at > led_until and led_until < end:
-            found.append(_nobody(before, term, led_until, min(term.began_at, end)))
+            found.append(_nobody(before, term, since, min(term.began_at, end)))
         if term.ended_at is None:
             return found
-        led_until, before = max(led_until, term.ended_at), term
+        led_until, since, before = max(led_until, term.ended_at), term.ended_at, term
     if led_until < end and before is not None:
-        found.append(_nobody(before, None, led_until, end))
+        found.append(_nobody(before, None, since, end))
     return found
 
 

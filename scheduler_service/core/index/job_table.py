@@ -7,7 +7,7 @@ that other threads get to run in between.
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import compress, count
-from operator import is_not
+from operator import attrgetter, is_not
 from typing import Final
 
 import numpy as np
@@ -23,6 +23,7 @@ _AT_ONCE: Final = 10_000
 _STRETCH: Final[Duration] = 10 * MINUTE
 # A change costs at least a hundredth of a rebuild: the arrays are copied, and unused rows stay in them.
 _CHANGES: Final = 100
+_job_id: Final = attrgetter("job_id")
 
 
 class JobTable:
@@ -60,7 +61,7 @@ class JobTable:
 
     def _read(self, jobs: tuple[JobHistory, ...], since: Instant) -> None:
         ordered = sorted(jobs, key=_job_id)
-        self.job_ids = [history.versions[-1].job_id for history in ordered]
+        self.job_ids = [*map(_job_id, ordered)]
         self.table = _table_of(ordered, np.arange(len(ordered), dtype=np.int32), since)
         self._jobs, self._since, self._spent = jobs, since, 0
 
@@ -88,16 +89,12 @@ class JobTable:
         self.table, self.job_ids = self.table.changed(numbers, changed), ids
 
 
-def _job_id(history: JobHistory) -> str:
-    return history.versions[-1].job_id
-
-
 def _table_of(histories: Sequence[JobHistory], ordinals: Positions, since: Instant) -> ScheduleTable:
     draft = Draft()
     for first in range(0, len(histories), _AT_ONCE):
         part, numbers = histories[first : first + _AT_ONCE], ordinals[first : first + _AT_ONCE]
         plain = np.fromiter(map(is_plain, part), dtype=np.bool_, count=len(part))
-        jobs = [history.versions[-1] for history in compress(part, plain)]
+        jobs = [*compress(part, plain)]
         created = np.fromiter([job.effective_from for job in jobs], dtype=np.int64, count=len(jobs))
         draft.add(
             numbers[plain], [job.schedule for job in jobs], np.maximum(created, since), np.full(len(jobs), _FOREVER)

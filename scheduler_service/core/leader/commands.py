@@ -277,20 +277,9 @@ class ReplyMetrics:
     reply_to: str
 
 
-@dataclass(frozen=True, slots=True)
-class RecordStatistics:
-    """One row of statistics, dropped if the syncer is behind."""
-
-    at: Instant
-    active_runs: int
-    index_runs: int
-    lag: int
-
-
 StoreCommand = (
     CreateRuns | DispatchRuns | Redispatch | Apply | ReadRuns | ReadDue | ReadOverdue | ReadExpired | ReadCancels
-    | ReadControls | ReadJobs | RecordStatistics | PruneStarts | ShiftStarts | PlacementStoreCommand | LaneCommand
-    | ReadCalendarJobs
+    | ReadControls | ReadJobs | PruneStarts | ShiftStarts | PlacementStoreCommand | LaneCommand | ReadCalendarJobs
 )  # fmt: skip
 BrokerCommand = (
     TakeClaims | RecallClaims | StopTasks | ForgetResults | RaiseWatermarks | ForgetAttempts | QueryEpoch

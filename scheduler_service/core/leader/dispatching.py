@@ -9,11 +9,12 @@ from typing import Final
 
 from itinerary.protocol.batches import batched
 from itinerary.protocol.instants import MILLISECOND, Instant
+from scheduler_service.core.leader.beyond_limits import skip_beyond_limit
 from scheduler_service.core.leader.commands import Dispatch, DispatchRuns, Transition
 from scheduler_service.core.leader.deadlines import expire
 from scheduler_service.core.leader.freezing import skip_frozen
 from scheduler_service.core.leader.frozen import lateness_counts_from
-from scheduler_service.core.leader.holding import hold_back, queue_up, skip_beyond_limit
+from scheduler_service.core.leader.holding import hold_back, queue_up
 from scheduler_service.core.leader.lanes import Lane
 from scheduler_service.core.leader.limiting import (
     full_limit,
@@ -30,6 +31,7 @@ from scheduler_service.core.leader.publish_windows import room
 from scheduler_service.core.leader.rates import rates_of
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step
+from scheduler_service.core.limits import QUEUE
 from scheduler_service.core.model import ActiveRun, Overlap, RunKind
 from scheduler_service.core.policies import OVERLAP_WORD, Admission, catches_up, decide_overlap, judge_lateness
 from scheduler_service.core.run_state import WAITING, Event, RunState
@@ -170,7 +172,8 @@ def _doubt(state: SchedulerState, step: Step, live: list[str]) -> None:
 def _queue_up(state: SchedulerState, step: Step, run: ActiveRun) -> None:
     state.runs.admit(run)
     queue_up(state, run, step.now)
-    if run.limits:
+    limits = state.controls.limits
+    if limits and (run.limits or QUEUE + run.queue in limits):
         skip_beyond_limit(state, step, run)
 
 
@@ -215,11 +218,14 @@ def _dispatch_queue(state: SchedulerState, step: Step, queue: str) -> None:
     if state.controls.pause_of(queue, step.now) is not None:
         state.judged.waits(step.now)
         return
+    with_limits = dispatches.waiting[queue].has_limited() and has_worker(state, queue)
+    if dispatches.first(queue, with_limits=with_limits) is None:  # all waits for limits: do not ask for room
+        state.judged.waits(step.now)
+        return
     with_ends = may_hand_over(state, queue)
     most = room_in_limit(state, queue, room(state, queue, step.now), with_ends=with_ends)
     if with_ends:
         most = min(most, state.settings.dispatch_batch)  # in one transaction: the first messages go early
-    with_limits = dispatches.waiting[queue].has_limited() and has_worker(state, queue)
     batch: list[Dispatch] = []
     while len(batch) < most and (lane := dispatches.first(queue, with_limits=with_limits)) is not None:
         if lane.limits and (use := full_limit(state, lane, with_ends=with_ends)) is not None:

@@ -4,10 +4,11 @@ Promises that an edit is marked as planned in the transaction of its rows; sever
 dispatch to wait for. Never judges lateness.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from itinerary.protocol.instants import Instant
+from scheduler_service.core.compact_history import with_planned
 from scheduler_service.core.leader.commands import Retract
 from scheduler_service.core.leader.job_reads import CalendarJobsRead, ReadCalendarJobs, ReadJobs
 from scheduler_service.core.leader.planning import create_occurrences, fires, is_fresh, judged
@@ -36,11 +37,11 @@ def take_calendar_jobs(state: SchedulerState, read: CalendarJobsRead) -> None:
     """Put the jobs of a page into memory; one with another version is read as the edit that it is."""
     for history in read.histories:
         known = state.jobs.get(history.job_id)
-        if known is None or known.current.version < history.current.version:
+        if known is None or _version(known) < _version(history):
             state.edits.note([history.job_id])
-        elif known.current.version == history.current.version:
+        elif _version(known) == _version(history):
             planned = max(known.planned_version, history.planned_version)
-            state.jobs.put_calendars(replace(history, planned_version=planned))
+            state.jobs.put_calendars(with_planned(history, planned))
     state.calendars.read(read.calendar_id, read.after, read.following)
 
 
@@ -49,24 +50,22 @@ def take_jobs(state: SchedulerState, step: Step, read: JobsRead) -> list[str]:
     touched, planned_jobs = [], 0
     edits = _Edits()
     for history in read.histories:
-        current = history.current
-        known = state.jobs.get(current.job_id)
-        if known is None and history.planned_version == current.version:  # as most jobs of a takeover: nothing to plan
-            touched.append(current.job_id)
+        job_id, version = history.job_id, _version(history)
+        known = state.jobs.get(job_id)
+        if known is None and history.planned_version == version:  # as most jobs of a takeover: nothing to plan
+            touched.append(job_id)
             state.jobs.put(history)
             continue
         if known is not None and _is_no_news(known, history):
             continue
-        touched.append(history.job_id)
+        touched.append(job_id)
         # Memory may have planned a version whose mark has not reached the database yet.
         planned = max(history.planned_version, known.planned_version if known is not None else 0)
-        if edits.is_full(min(state.settings.write_batch, MOST_ROWS)) or history.job_id in edits.planned:
+        if edits.is_full(min(state.settings.write_batch, MOST_ROWS)) or job_id in edits.planned:
             planned_jobs += edits.create(state, step)
             edits = _Edits()
         _plan_edit(state, step, history, planned, edits)
-        if history.planned_version != history.current.version:
-            history = replace(history, planned_version=history.current.version)
-        state.jobs.put(history)
+        state.jobs.put(history if history.planned_version == version else with_planned(history, version))
     planned_jobs += edits.create(state, step)
     state.edits.read(planned_jobs, step.now)
     return touched
@@ -92,9 +91,13 @@ class _Edits:
 
 
 def _is_no_news(known: JobHistory, read: JobHistory) -> bool:
-    older = known.current.version > read.current.version
-    same = known.current.version == read.current.version
+    older, same = _version(known) > _version(read), _version(known) == _version(read)
     return older or (same and known.planned_version >= read.planned_version)
+
+
+def _version(history: JobHistory) -> int:
+    """Return the number of the current version; nothing is built for a compact history."""
+    return history.alike[-1].version
 
 
 def _plan_edit(state: SchedulerState, step: Step, history: JobHistory, planned_version: int, edits: _Edits) -> None:

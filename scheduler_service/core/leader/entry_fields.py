@@ -1,5 +1,6 @@
 """Fields of an inbox entry's body, each checked. Pure; raises MalformedEntry with the reason."""
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -7,7 +8,30 @@ from itinerary.protocol.errors import MalformedEntry
 from itinerary.protocol.instants import Instant, parse_instant
 
 MAX_NAME: Final = 300
+MAX_BODY: Final = 512 * 1024
 _MAX_LISTED: Final = 20_000
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+_JSON: Final = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+def body_of(text: str) -> dict[str, Any]:
+    """The JSON object of an entry."""
+    if len(text) > MAX_BODY:
+        raise MalformedEntry(f"body of {len(text)} characters is over {MAX_BODY}")
+    try:
+        body, end = _JSON.raw_decode(text) if text.startswith("{") else (None, 0)
+        if end != len(text):  # blanks around it, which raw_decode does not look for, and no worker writes
+            body = _JSON.decode(text)
+    except (ValueError, RecursionError) as exc:
+        raise MalformedEntry(f"body is not JSON: {str(exc)[:100]}") from exc
+    if not isinstance(body, dict):
+        raise MalformedEntry("body is not a JSON object")
+    return body
 
 
 def name(body: Mapping[str, Any], key: str, most: int = MAX_NAME) -> str:

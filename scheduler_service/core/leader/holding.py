@@ -15,7 +15,6 @@ from scheduler_service.core.leader import rates
 from scheduler_service.core.leader.commands import Transition
 from scheduler_service.core.leader.frozen import freeze_of
 from scheduler_service.core.leader.held_back import HeldBack, Holder
-from scheduler_service.core.leader.lanes import Lane
 from scheduler_service.core.leader.planning import is_fresh
 from scheduler_service.core.leader.poll_state import ControlsConfirmed, ControlsRead
 from scheduler_service.core.leader.recalling import recall
@@ -102,35 +101,6 @@ def _let_go_or_hold(
             run = state.runs.get(run_id)
             if run is not None and is_fresh(run) and run_id not in state.dispatches.in_progress:
                 skip(state, step, run, reason, "paused" if held is state.paused else "frozen")
-
-
-def skip_beyond_limit(state: SchedulerState, step: Step, run: ActiveRun) -> None:
-    """Skip the oldest occurrences of the run's job beyond `max_catch_up` of those that wait for a limit with it."""
-    history = state.jobs.get(run.job_id)
-    if history is None or not is_fresh(run):
-        return
-    most, lane = history.current.misfire.max_catch_up, state.dispatches.closed_lane(run)
-    if lane is None or lane.closed_by is None or state.runs.number_of_job(run.job_id) <= most:
-        return
-    state.judged.waits(step.now)
-    waiting = [one for one in state.runs.of_job(run.job_id or "") if _waits_in(state, lane, one)]
-    late = sorted(waiting, key=lambda one: one.due_at)[:-most]
-    name, key = lane.closed_by
-    limit = name if key is None else f"{name}/{key}"
-    reason = f"limit {limit} is reached; of one job at most {most} occurrences wait for it"
-    for one in late:
-        skip(state, step, one, reason, "limited")
-    state.dispatches.leave_out(lane, [one.run_id for one in late])
-
-
-def _waits_in(state: SchedulerState, lane: Lane, run: ActiveRun) -> bool:
-    return (
-        is_fresh(run)
-        and run.state is RunState.SCHEDULED
-        and state.runs.is_admitted(run.run_id)
-        and run.run_id not in state.dispatches.in_progress
-        and state.dispatches.closed_lane(run) is lane
-    )
 
 
 def next_of_queues(state: SchedulerState, now: Instant) -> tuple[Instant | None, Instant | None]:

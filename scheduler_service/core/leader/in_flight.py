@@ -11,6 +11,7 @@ from typing import Final
 from itinerary.protocol.batches import batched
 from itinerary.protocol.instants import SECOND, Duration, Instant
 from scheduler_service.core.leader import given_up
+from scheduler_service.core.leader.changed_runs import now_pending
 from scheduler_service.core.leader.commands import (
     Dispatch,
     InspectQueues,
@@ -103,7 +104,7 @@ def take_dispatched(
             continue
         if run.attempt != sent.attempt or run.state not in _NOT_STARTED:
             continue
-        keep(state, run._replace(state=PENDING, seq=sent.seq, pending_at=step.now), step.now)
+        keep(state, now_pending(run, sent.seq, step.now), step.now)
         why = send_error(sent)
         if why is None and not redispatched and sent.job_id is not None and sent.job_id not in state.jobs:
             why = f"there is no job {sent.job_id}"
@@ -174,8 +175,9 @@ def take_queues(state: SchedulerState, step: Step, seen: QueuesSeen) -> None:
 
 def _has_left_its_queue(state: SchedulerState, run: ActiveRun, seen: QueuesSeen) -> bool:
     length, head = seen.heads.get(run.queue, (1, None))
-    overtaken = (head is not None and head > run.seq) or state.unstarted.overtaken_at(run.queue, run.seq) is not None
-    return length == 0 or overtaken
+    unstarted = state.unstarted
+    overtaken = head is not None and unstarted.is_overtaken(run.seq, by=head)
+    return length == 0 or overtaken or unstarted.overtaken_at(run.queue, run.seq) is not None
 
 
 def take_claims(state: SchedulerState, step: Step, run_ids: list[str], reason: str) -> None:

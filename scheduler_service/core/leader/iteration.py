@@ -10,6 +10,7 @@ from typing import assert_never
 from itinerary.protocol.instants import Duration, Instant
 from scheduler_service.core.balancing.placements import PlacementFeedback, RebalanceAsked, Survey
 from scheduler_service.core.leader import placing, polling, rates, redis_epoch
+from scheduler_service.core.leader.admission import judge_load
 from scheduler_service.core.leader.commands import Command, Reply, ReplyMetrics
 from scheduler_service.core.leader.dispatching import dispatch
 from scheduler_service.core.leader.edits import read_calendar_jobs, read_edited, take_calendar_jobs, take_jobs
@@ -87,7 +88,7 @@ from scheduler_service.core.leader.results import (
 )
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step
-from scheduler_service.core.leader.tidying import clean_up, record_statistics
+from scheduler_service.core.leader.tidying import clean_up
 
 
 def iterate(
@@ -97,6 +98,7 @@ def iterate(
 
     `steady`: this process's steady clock, read after the messages came; None: `now` is steady.
     """
+    judge_load(state, now)
     step, state.last_iteration_at = Step(now), now
     state.rates.tick(now if steady is None else steady)
     for message in messages:
@@ -133,9 +135,6 @@ def iterate(
     if not state.stopping or state.draining:  # draining workers may need an accepted epoch to claim
         redis_epoch.poll(state, step)
     clean_up(state, step)
-    if now >= state.next_statistics_at:
-        state.next_statistics_at = now + state.settings.statistics_interval
-        record_statistics(state, step)
     return state, step.finish(state)
 
 

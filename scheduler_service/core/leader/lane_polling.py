@@ -26,6 +26,7 @@ _ENOUGH: Final = 4
 _MOST: Final = 10
 # Of each of many lanes memory has this part of a page, whatever it has of the others.
 _PART: Final = 16
+_FIRST_PART: Final = 4
 
 
 def poll_lanes(state: SchedulerState, step: Step, held: Collection[str] | None) -> None:
@@ -66,6 +67,8 @@ def _wanted(state: SchedulerState) -> list[LanePage]:
 
 
 def _rows(state: SchedulerState, pages: Collection[LanePage]) -> int:
+    if not state.full_queues.has_read_heads:
+        return max(1, _part(state) // _FIRST_PART)  # a new leader dispatches these while it reads more
     if any(_is_crowded(state, page.queue, _MOST) for page in pages):
         return max(1, _part(state) // _PART)  # of as many lanes as possible
     return max(_part(state), _AT_ONCE * state.settings.due_page // len(pages))

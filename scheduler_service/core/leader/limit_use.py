@@ -11,13 +11,12 @@ from typing import Any, Final
 
 from itinerary.protocol.instants import Instant
 from itinerary.protocol.limits import LimitUse
-from scheduler_service.core.leader.holding import held_text
+from scheduler_service.core.leader.frozen import freeze_of
 from scheduler_service.core.leader.job_states import is_paused
 from scheduler_service.core.leader.limiting import slots_taken
 from scheduler_service.core.leader.parts.rates import RatedUse
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.limits import QUEUE
-from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.policies import could_go_since
 from scheduler_service.core.run_state import WAITING
 
@@ -40,26 +39,36 @@ def usage_of_limits(state: SchedulerState, now: Instant) -> Mapping[str, LimitUs
     for use, count in state.slots.counts():
         if not use.name.startswith(QUEUE):
             used.setdefault(use.name, LimitUsage()).in_flight[use.key] = count - state.hand_overs.paired(use)
-    for run in _waiting(state, now):
-        since = could_go_since(run)
-        for name, key in run.limits:
+    for limits, since in _waiting(state, now):
+        dated = [at for at in since if at is not None]
+        for name, key in limits:
             usage = used.setdefault(name, LimitUsage())
-            usage.waiting[key] += 1
-            if since is not None:
-                usage.oldest = since if usage.oldest is None else min(usage.oldest, since)
+            usage.waiting[key] += len(since)
+            if dated:
+                usage.oldest = min(dated) if usage.oldest is None else min(usage.oldest, *dated)
     return used
 
 
-def _waiting(state: SchedulerState, now: Instant) -> Iterator[ActiveRun]:
-    """The runs in lanes with limits, without those that a pause or freeze holds or that were ended meanwhile."""
-    for lanes in state.dispatches.waiting.values():
-        limited = (lane for lane in lanes.all() if lane.limits)
-        for run_id in {run_id for lane in limited for _, _, run_id in lane.runs}:
-            run = state.runs.get(run_id)
-            if run is None or run.state not in WAITING or run_id in state.dispatches.in_progress:
+def _waiting(state: SchedulerState, now: Instant) -> Iterator[tuple[tuple[LimitUse, ...], list[Instant | None]]]:
+    """Of each lane with limits, since when its runs wait: without those that are held or were ended meanwhile."""
+    held_queues, is_frozen = frozenset(state.controls.held_queues(now)), bool(state.controls.holding(now))
+    dispatching, get = state.dispatches.in_progress, state.runs.get
+    for queue, lanes in state.dispatches.waiting.items():
+        for lane in () if queue in held_queues else lanes.all():
+            if not lane.limits:
                 continue
-            if run.due_at <= now and not is_paused(state, run, now) and held_text(state, run, now) is None:
-                yield run
+            since = [
+                could_go_since(run)
+                for run_id in {run_id for _, _, run_id in lane.runs}
+                if (run := get(run_id)) is not None
+                and run.state in WAITING
+                and run.due_at <= now
+                and run_id not in dispatching
+                and not (run.job_id is not None and is_paused(state, run, now))
+                and not (is_frozen and freeze_of(state, run, now) is not None)
+            ]
+            if since:
+                yield lane.limits, since
 
 
 def is_full(state: SchedulerState, queue: str) -> bool:

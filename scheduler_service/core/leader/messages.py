@@ -3,7 +3,6 @@
 `decode` turns one inbox entry into a message or raises MalformedEntry with the reason; it never guesses.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,6 +17,7 @@ from itinerary.protocol.wire import ENTRY_VERSION, PROTOCOL_FIELD, RECALLS_FIELD
 from scheduler_service.core.balancing.placements import RebalanceAsked, read_asked
 from scheduler_service.core.leader.entry_fields import (
     MAX_NAME,
+    body_of,
     error_of,
     listed,
     name,
@@ -25,8 +25,6 @@ from scheduler_service.core.leader.entry_fields import (
     optional_name,
     whole,
 )
-
-MAX_BODY: Final = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,27 +168,13 @@ def decode(fields: Mapping[str, str]) -> InboxMessage:
     if decoder is None:
         raise MalformedEntry(f"entry type {kind[:40]!r} is not known")
     text = fields.get("body", "")
-    if len(text) > MAX_BODY:
-        raise MalformedEntry(f"body of {len(text)} characters is over {MAX_BODY}")
-    try:
-        body = _JSON.decode(text)
-    except (ValueError, RecursionError) as exc:
-        raise MalformedEntry(f"body is not JSON: {str(exc)[:100]}") from exc
-    if not isinstance(body, dict):
-        raise MalformedEntry("body is not a JSON object")
+    body = body_of(text)
     try:
         return decoder(body if is_plain(text) else storable_text(body), parse_instant(fields.get("at"), "at"))
     except BadValue as exc:
         raise MalformedEntry(str(exc)) from exc
     except RecursionError as exc:
         raise MalformedEntry("body is nested too deeply") from exc
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-_JSON: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def _started(body: dict[str, Any], at: Instant) -> Started:

@@ -16,6 +16,14 @@ class PastStarts:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredStarts:
+    """The stored starts that still count, and whether `any` are stored, perhaps only older ones."""
+
+    counting: tuple[PastStarts, ...] = ()
+    any: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ClockStepped:
     """The database's clock stepped ahead: what is stored looks older than it is."""
 

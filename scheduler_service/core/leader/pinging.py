@@ -19,9 +19,9 @@ _STATES: Final = {
 def with_pings(jobs: Jobs, run: ActiveRun, change: Transition) -> Transition:
     """Return the transition with its ping; a run starts once, whatever its attempts."""
     job = jobs.get(run.job_id)
-    if job is None or job.current.ping is None:
+    if job is None or (wanted := job.versions[-1].ping) is None:
         return change
-    wanted, event = job.current.ping, _STATES.get(change.to)
+    event = _STATES.get(change.to)
     if event is None or event not in wanted.on or (event is PingState.START and change.attempt > 1):
         return change
     return change._replace(pings=(Ping(job.job_id, event, wanted.address_of(event)),))

@@ -35,7 +35,7 @@ from scheduler_service.core.balancing.slot_balancer import slot_time
 from scheduler_service.core.leader.commands import Reply
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step
-from scheduler_service.core.model import Job
+from scheduler_service.core.model import Job, JobHistory
 from scheduler_service.core.run_state import RunState
 
 _MARGIN: Final[Duration] = 20 * SECOND
@@ -44,7 +44,7 @@ _AT_ONCE: Final = 500
 
 def follow(state: SchedulerState, step: Step, job_ids: Iterable[str]) -> None:
     """Send these jobs to the balancer; jobs without a place get one, later than everything planned already."""
-    jobs = [state.jobs[job_id].current for job_id in job_ids if job_id in state.jobs]
+    jobs = [state.jobs[job_id] for job_id in job_ids if job_id in state.jobs]
     earliest = max(state.planned.cursor, step.now + state.settings.pre_schedule_interval) + _MARGIN
     for batch in batched(jobs, _AT_ONCE):
         step.others.append(FollowJobs(batch, step.now, earliest))
@@ -138,7 +138,7 @@ def _place(state: SchedulerState, job: Job, anchor: Instant, at: Instant) -> Non
     """Give the current version its place, whichever calendars are in force."""
     history = state.jobs[job.job_id]
     versions = (placed(each, anchor, at) if each.version == job.version else each for each in history.versions)
-    state.jobs.put(replace(history, versions=tuple(versions)))
+    state.jobs.put(JobHistory(tuple(versions), history.planned_version))
 
 
 def _jobs_placed(state: SchedulerState, step: Step, done: JobsPlaced) -> None:

@@ -34,7 +34,7 @@ def plan(state: SchedulerState, step: Step) -> None:
     index = state.index
     reach = index.snapshot
     stride = state.settings.pre_schedule_interval // _STRIDES
-    lag = _LAG * stride if is_dispatching(state, step.now) else 0
+    lag = max(_LAG * stride if is_dispatching(state, step.now) else 0, state.load.planning_lag)
     until = min(step.now + state.settings.pre_schedule_interval - lag, reach.end)
     if (bound := state.calendars.bound) is not None:
         until = min(until, bound)

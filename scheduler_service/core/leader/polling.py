@@ -33,6 +33,7 @@ _OVERDUE_LIMIT: Final = 1_000
 _CANCEL_LIMIT: Final = 1_000
 _EXPIRED_LIMIT: Final = 1_000
 _FEW: Final = 100
+_FIRST_PART: Final = 8
 _MANY: Final = 1_000
 
 
@@ -62,7 +63,10 @@ def poll(state: SchedulerState, step: Step) -> None:
         polls.begin_due(step.now)
         if held is not None:  # everything is frozen: nothing is to be found
             until = step.now + state.settings.pre_schedule_interval
-            step.others.append(ReadDue(until, state.settings.due_page, held))
+            size = state.settings.due_page
+            # A new leader dispatches the first of them while it reads the rest.
+            size = size if polls.is_first_answered else max(1, size // _FIRST_PART)
+            step.others.append(ReadDue(until, size, held))
     poll_lanes(state, step, held)
 
 
@@ -105,6 +109,8 @@ def due_read(state: SchedulerState, step: Step, read: DueRead) -> None:
     for run in read.runs:
         if state.runs.get(run.run_id) is not None or not stays_in_database(state, run):
             _take_over(state, step, run)
+    if read.full and not state.polls.is_first_answered:
+        state.polls.want()
     state.polls.due_read(len(read.runs), step.now)
 
 

@@ -5,17 +5,17 @@ An attempt whose start was never reported counts when it ends. A run is given ba
 decides whether a run may be moved: the dispatch asks `Rates.may_start`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-from itinerary.protocol.instants import SECOND, Duration
+from itinerary.protocol.instants import SECOND
 from itinerary.protocol.limits import LimitUse
 from scheduler_service.core.leader.parts.rates import RatedUse
 from scheduler_service.core.leader.parts.slots import uses_of
-from scheduler_service.core.leader.past_starts import ClockStepped, PastStarts, PruneStarts, ShiftStarts
+from scheduler_service.core.leader.past_starts import ClockStepped, PruneStarts, ShiftStarts, StoredStarts
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step
-from scheduler_service.core.limits import Limit
+from scheduler_service.core.limits import Limit, longest_windows
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.run_state import FINAL, PENDING, RUNNING, WAITING
 
@@ -74,14 +74,15 @@ def follow_edit(state: SchedulerState, before: Mapping[str, Limit]) -> None:
 
 def _is_new(limit: Limit, before: Limit | None) -> bool:
     """Whether the limit has a rate that it had not, or counts keys otherwise."""
-    return bool(_longest(limit)) and (before is None or not _longest(before) or limit.per_key != before.per_key)
+    if not limit.longest_window():
+        return False
+    return before is None or not before.longest_window() or limit.per_key != before.per_key
 
 
-def restore(state: SchedulerState, starts: Iterable[PastStarts]) -> None:
+def restore(state: SchedulerState, starts: StoredStarts) -> None:
     """Count what earlier leaders committed."""
-    oldest_first = sorted(starts, key=lambda one: -one.age)
-    state.rates.prune_all(stored=bool(oldest_first))
-    for past in oldest_first:
+    state.rates.prune_in(_PRUNE_EVERY, stored=starts.any)
+    for past in sorted(starts.counting, key=lambda one: -one.age):
         limit = state.controls.limits.get(past.use.name)
         rate = None if limit is None else limit.bounds_of(past.use.key).rate
         if limit is not None and rate is not None:
@@ -98,13 +99,5 @@ def tidy(state: SchedulerState, step: Step) -> None:
     """Forget windows that are over, and prune the rows of starts that count no longer."""
     state.rates.forget_empty()
     if state.rates.prune_due(_PRUNE_EVERY):
-        kept = ((name, longest) for name, limit in state.controls.limits.items() if (longest := _longest(limit)))
-        step.others.append(PruneStarts(tuple(kept), step.now))
-
-
-def _longest(limit: Limit | None) -> Duration:
-    """The longest window of the limit, over all its keys; 0 without a rate."""
-    if limit is None:
-        return 0
-    rates = (bounds.rate for bounds in (limit.bounds, *limit.overrides.values()))
-    return max((rate.per for rate in rates if rate is not None), default=0)
+        kept = longest_windows(state.controls.limits.values())
+        step.others.append(PruneStarts(tuple(kept.items()), step.now))

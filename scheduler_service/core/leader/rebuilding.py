@@ -34,7 +34,8 @@ def want_rebuild(state: SchedulerState, step: Step) -> None:
     if state.rebuilds.running:
         return
     last = state.rebuilds.last_at
-    overdue = last is None or step.now - last >= state.settings.index_rebuild_interval
+    interval = state.settings.index_rebuild_interval * (2 if state.load.is_behind else 1)
+    overdue = last is None or step.now - last >= interval
     used_up = state.index.snapshot.end <= step.now + state.settings.pre_schedule_interval
     rested = last is None or step.now - last >= max(_REST, 20 * state.rebuilds.took)
     # A version of a calendar begins half a minute after its edit, and the cursor waits for the index.
@@ -69,7 +70,7 @@ class IndexBuilder:
         return tuple(
             missed
             for history in order.jobs
-            if history.versions[-1].job_id in with_missed
+            if history.job_id in with_missed
             for missed in _missed(history, order.cursor, order.now, order.edges, past)
         )
 

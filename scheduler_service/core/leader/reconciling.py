@@ -92,6 +92,8 @@ def runs_read(state: SchedulerState, step: Step, read: RunsRead) -> None:
         elif run_id in rows:
             if state.runs.get(run_id) is not None or not stays_in_database(state, rows[run_id]):
                 reconcile(state, step, rows[run_id])
+            else:
+                given_up.row_read(state, step, rows[run_id])
         else:
             state.runs.drop(run_id)
             state.watermarks.dropped(run_id)

@@ -10,6 +10,7 @@ from typing import Any, Final, assert_never
 from itinerary.protocol.identity import task_id
 from itinerary.protocol.instants import DAY, Instant
 from scheduler_service.core.leader import given_up
+from scheduler_service.core.leader.changed_runs import now_in, now_running
 from scheduler_service.core.leader.commands import CANCELLED_RUNNING, LateReport, Transition
 from scheduler_service.core.leader.messages import Failed, Heartbeat, Report, RetryAsked, Started, Succeeded
 from scheduler_service.core.leader.parts.workers import WorkerView
@@ -82,7 +83,7 @@ def start(state: SchedulerState, step: Step, run: ActiveRun, worker: str, at: In
         run.run_id, run.attempt, Event.START, RunState.RUNNING, step.now, started_at=at, worker=worker,
         starts=note_start(state, run),
     )  # fmt: skip
-    step.transition(state, run._replace(state=RunState.RUNNING, started_at=at, worker=worker), change)
+    step.transition(state, now_running(run, at, worker), change)
 
 
 def _succeed(state: SchedulerState, step: Step, run: ActiveRun, message: Succeeded) -> None:
@@ -173,7 +174,7 @@ def end(state: SchedulerState, step: Step, run: ActiveRun, change: Transition) -
         state.attempt_over(run.run_id)
         state.due.wait_until(after)
     else:
-        after = run._replace(state=change.to)
+        after = now_in(run, change.to)
     if run.state in IN_FLIGHT and change.event not in (Event.LOSE, Event.TIME_OUT):
         # A worker declared lost may be alive: its claim and cancel flag stay until they expire.
         state.watermarks.ended(run.queue, run.seq, run.run_id, run.attempt)
@@ -202,6 +203,8 @@ def heartbeat(state: SchedulerState, step: Step, message: Heartbeat) -> None:
         run = state.runs.get(run_id)
         if run is not None and run.attempt == attempt and run.state is RunState.RUNNING:
             state.progress.report(run_id, value, step.now)
+    if message.leaving:
+        state.unstarted.put_back(state.numbers.last)
     before = state.workers.by_name.get(message.worker)
     running = tuple(run_id for run_id, _ in message.running)
     if message.part and before is not None:

@@ -23,6 +23,7 @@ from scheduler_service.core.leader.parts.held import HeldRuns
 from scheduler_service.core.leader.parts.inbox import InboxPosition
 from scheduler_service.core.leader.parts.jobs import Jobs
 from scheduler_service.core.leader.parts.judged import Judged
+from scheduler_service.core.leader.parts.load import Load
 from scheduler_service.core.leader.parts.numbers import MessageNumbers
 from scheduler_service.core.leader.parts.paused import PausedOccurrences
 from scheduler_service.core.leader.parts.placing import Placing
@@ -67,7 +68,6 @@ class CoreSettings:
     write_batch: int = 2_000
     due_poll_interval: Duration = 5 * SECOND
     due_page: int = 1_000
-    statistics_interval: Duration = 10 * SECOND
 
     @property
     def prompt(self) -> Duration:
@@ -132,8 +132,8 @@ class SchedulerState:
     workers: Workers = field(default_factory=Workers)
 
     counts: Counts = field(default_factory=Counts)
+    load: Load = field(default_factory=Load)
     last_iteration_at: Instant = 0
-    next_statistics_at: Instant = 0
     stopping: bool = False
     draining: bool = False
 

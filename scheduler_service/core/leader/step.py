@@ -5,6 +5,7 @@ to which the inbox was read goes with the last write of what was read. It never 
 """
 
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from itinerary.protocol.batches import batched
 from itinerary.protocol.instants import SECOND, Instant
@@ -13,6 +14,8 @@ from scheduler_service.core.leader.pinging import with_pings
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.run_state import FINAL, PENDING, Event, RunState, is_allowed
+
+_MARK_WAITS: Final = SECOND
 
 
 @dataclass(slots=True)
@@ -70,7 +73,6 @@ class Step:
         state.hand_overs.end_pass()
         if self._worth_applying(state):
             commands += self._applies(state)
-            state.publishing.marks_stored()
             state.judged.saved()
             state.inbox.saved(self.now)
             state.epoch.position_sent(state.inbox.position)
@@ -85,22 +87,27 @@ class Step:
         size = len(self.transitions) if self.handing_over else state.settings.write_batch
         *early, last = [*batched(self.transitions, size)] or [()]
         awaited, then = self.awaited, tuple(self.handing_over)
-        applies = [Apply(part, awaited=awaited) for part in early]
-        applies.append(Apply(last, (), tuple(self.late), (), state.inbox.position, state.judged.until, awaited, then))
-        applies[0] = replace(applies[0], published=tuple(state.publishing.marks), cancels=tuple(self.cancels))
+        take = state.publishing.take_marks
+        applies = [Apply(part, tuple(take(part)), awaited=awaited) for part in early]
+        # A mark waits for the write of its own run, which is soon, unless the run waits long in its queue.
+        marks = (*take(last), *state.publishing.take_marks_until(self.now - (0 if state.stopping else _MARK_WAITS)))
+        position, judged = state.inbox.position, state.judged.until
+        applies.append(Apply(last, marks, tuple(self.late), (), position, judged, awaited, then))
+        if self.cancels:
+            applies[0] = replace(applies[0], cancels=tuple(self.cancels))
         return applies
 
     def _worth_applying(self, state: SchedulerState) -> bool:
         if self.transitions or self.late or self.cancels or state.epoch.wants_commit():
             return True
-        marks = state.publishing.marks
+        marked_at = state.publishing.first_mark_at()
         if state.stopping:
-            return state.judged.is_unsaved() or bool(marks) or state.inbox.is_unsaved()
+            return state.judged.is_unsaved() or marked_at is not None or state.inbox.is_unsaved()
         if state.judged.is_overdue(self.now):
             return True
         # The marks are not urgent, the dispatches are.
-        patience = 10 * SECOND if state.dispatches.in_progress else SECOND
-        return (bool(marks) and self.now - marks[0].at > patience) or state.inbox.is_overdue(self.now)
+        patience = 10 * SECOND if state.dispatches.in_progress else _MARK_WAITS
+        return (marked_at is not None and self.now - marked_at > patience) or state.inbox.is_overdue(self.now)
 
 
 def keep(state: SchedulerState, run: ActiveRun, now: Instant) -> None:

@@ -15,7 +15,7 @@ from scheduler_service.core.leader.parts.inbox import InboxPosition
 from scheduler_service.core.leader.parts.judged import Judged
 from scheduler_service.core.leader.parts.numbers import MessageNumbers
 from scheduler_service.core.leader.parts.planned import Planned
-from scheduler_service.core.leader.past_starts import PastStarts
+from scheduler_service.core.leader.past_starts import StoredStarts
 from scheduler_service.core.leader.planning import without_unfinished
 from scheduler_service.core.leader.rebuilding import want_rebuild
 from scheduler_service.core.leader.reconciling import reconcile
@@ -33,7 +33,7 @@ def take_over(
     runs: Iterable[ActiveRun],
     now: Instant,
     controls: Controls | None = None,
-    starts: Iterable[PastStarts] = (),
+    starts: StoredStarts | None = None,
     steady: Duration | None = None,
 ) -> tuple[SchedulerState, list[Command]]:
     """Build a new leader's state from what the last leader committed, and its first commands.
@@ -55,7 +55,7 @@ def take_over(
         state.controls.put(controls)  # before any report: a start counts for the limits that hold
         state.dispatches.set_fair(controls.fair, state.runs.get)
     state.rates.tick(now if steady is None else steady)
-    rates.restore(state, starts)
+    rates.restore(state, starts or StoredStarts())
     step = Step(now)
     if went_back:
         step.creating.append(CreateRuns((), planned_until, set_back=True))

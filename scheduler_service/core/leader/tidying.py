@@ -1,8 +1,6 @@
-"""The end of a pass: forgets finished runs, gone workers and starts that are over, records the statistics."""
+"""The end of a pass: forgets finished runs, gone workers, and starts that are over."""
 
 from scheduler_service.core.leader import rates
-from scheduler_service.core.leader.commands import RecordStatistics
-from scheduler_service.core.leader.queries import oldest_due
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step
 from scheduler_service.core.run_state import FINAL
@@ -18,10 +16,3 @@ def clean_up(state: SchedulerState, step: Step) -> None:
             state.runs.drop(run_id)
     state.workers.forget_gone(step.now)
     rates.tidy(state, step)
-
-
-def record_statistics(state: SchedulerState, step: Step) -> None:
-    """Record one row of statistics."""
-    oldest = oldest_due(state, step.now)
-    lag = 0 if oldest is None else step.now - oldest
-    step.others.append(RecordStatistics(step.now, state.runs.active(), len(state.index), lag))

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from itinerary.protocol.instants import MINUTE, Duration, Instant
 from scheduler_service.core.monitors.model import Monitor, MonitorContent, MonitorState, PingOutcome
-from scheduler_service.core.schedules.kinds import IntervalSchedule
+from scheduler_service.core.schedules.closed import ClosedSchedule, own_schedule
+from scheduler_service.core.schedules.kinds import IntervalSchedule, Schedule
 from scheduler_service.core.schedules.stepping import next_after
 
 EARLIEST: Duration = MINUTE
@@ -16,14 +17,23 @@ EARLIEST: Duration = MINUTE
 
 def expected_after(content: MonitorContent, at: Instant) -> Instant | None:
     """Return when the ping after one at `at` is due; an interval counts from that ping."""
-    if isinstance(content.schedule, IntervalSchedule):
-        return at + content.schedule.every
+    if isinstance(own_schedule(content.schedule), IntervalSchedule):
+        return next_after(_counted_from(content, at), at)
     following = next_after(content.schedule, at)
     if following is None or following - at > min(EARLIEST, content.grace):
         return following
     then = next_after(content.schedule, following)
     is_early = then is None or 2 * (following - at) < then - following
     return then if is_early else following
+
+
+def _counted_from(content: MonitorContent, at: Instant) -> Schedule:
+    """Return the schedule; an interval's rhythm with an occurrence at `at`."""
+    own = own_schedule(content.schedule)
+    if not isinstance(own, IntervalSchedule):
+        return content.schedule
+    placed = own.placed(at)
+    return content.schedule.placed(placed) if isinstance(content.schedule, ClosedSchedule) else placed
 
 
 def edited(monitor: Monitor, content: MonitorContent, now: Instant) -> Monitor:
@@ -59,9 +69,16 @@ def pinged(monitor: Monitor, outcome: PingOutcome, duration: Duration | None, at
 
 
 def missed(monitor: Monitor) -> Monitor:
-    """Return the monitor whose ping did not come by `alert_at`; or that got one which nobody could place yet."""
+    """Return the monitor whose ping did not come by `alert_at`; or that got one which nobody could place yet.
+
+    A calendar may have closed the expected instant since: then the next open one is expected.
+    """
     if monitor.expected_at is None and monitor.last_ping_at is not None:
         return _awaiting(monitor, monitor.last_ping_at)
+    if monitor.expected_at is not None and monitor.content is not None and monitor.content.calendars is not None:
+        still = next_after(_counted_from(monitor.content, monitor.expected_at), monitor.expected_at - 1)
+        if still != monitor.expected_at:
+            return _expecting(monitor, monitor.content, still)
     return replace(monitor, state=MonitorState.DOWN, alert_at=None)
 
 
@@ -81,5 +98,9 @@ def _awaiting(monitor: Monitor, at: Instant) -> Monitor:
         waits = monitor.state in (MonitorState.NEW, MonitorState.UP)
         return replace(monitor, expected_at=None, alert_at=at if waits else None)
     expected = None if monitor.state is MonitorState.PAUSED else expected_after(monitor.content, at)
-    alert_at = None if expected is None or monitor.state is MonitorState.DOWN else expected + monitor.content.grace
+    return _expecting(monitor, monitor.content, expected)
+
+
+def _expecting(monitor: Monitor, content: MonitorContent, expected: Instant | None) -> Monitor:
+    alert_at = None if expected is None or monitor.state is MonitorState.DOWN else expected + content.grace
     return replace(monitor, expected_at=expected, alert_at=alert_at)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from itinerary.protocol.instants import MINUTE, Duration, Instant
 
 if TYPE_CHECKING:  # schedules load numpy
+    from scheduler_service.core.calendars.model import JobCalendars
     from scheduler_service.core.schedules.schedule import Schedule
 
 DEFAULT_GRACE: Duration = 5 * MINUTE
@@ -33,7 +34,7 @@ class PingOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MonitorContent:
-    """The definition of a monitor."""
+    """The definition of a monitor; where pings are judged, `schedule` is as the calendars leave it."""
 
     schedule: "Schedule"
     schedule_spec: Mapping[str, Any]
@@ -41,13 +42,14 @@ class MonitorContent:
     title: str = ""
     description: str = ""
     paused: bool = False
+    calendars: "JobCalendars | None" = None
 
 
 @dataclass(frozen=True, slots=True)
 class Monitor:
     """A monitor as stored. `alert_at`: it goes down then unless it is pinged; None while nothing is expected.
 
-    `content` is None where this program cannot read it: a newer one's, or of a zone that is gone.
+    `content` is None where this program cannot read it: a newer one's, or of a zone that is gone. `source` owns it.
     """
 
     monitor_id: str
@@ -62,6 +64,7 @@ class Monitor:
     last_ping_at: Instant | None = None
     last_outcome: PingOutcome | None = None
     last_duration: Duration | None = None
+    source: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

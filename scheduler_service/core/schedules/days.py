@@ -7,7 +7,8 @@ times of day.
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, Literal, Protocol, Self
+from itertools import pairwise
+from typing import Final, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -217,9 +218,8 @@ class Days(Protocol):
 
 @lru_cache(maxsize=65_536)
 def ever_matches(days: Days) -> bool:
-    """Whether any date matches; searches the whole 400-year cycle if necessary."""
-    for start, length in ((0, 8 * 366), (0, CYCLE_DAYS), (CYCLE_DAYS, CYCLE_DAYS)):
-        span: Any = np.arange(start, start + length)
-        if bool(days.matches(Dates.of(span)).any()):
+    """Whether any date matches; searches the whole 400-year cycle if necessary, and the years after it."""
+    for span in pairwise((0, 8 * 366, 100 * 366, CYCLE_DAYS, 2 * CYCLE_DAYS)):
+        if bool(days.matches(Dates.of(np.arange(*span))).any()):
             return True
     return False

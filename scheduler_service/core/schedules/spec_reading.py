@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from itinerary.protocol.errors import BadValue
-from itinerary.protocol.instants import DAY, SECOND, Duration, Instant, parse_duration, parse_instant
+from itinerary.protocol.instants import DAY, SECOND, Duration, Instant, format_instant, parse_duration, parse_instant
 from scheduler_service.core.schedules.zones import DAY_SECONDS, instants_of, zone
 
 _NAIVE = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?", re.ASCII)
@@ -77,7 +77,12 @@ def moment(value: object, key: str, timezone: str | None) -> Instant:
     found = instants_of(timezone, micros // SECOND)
     if not found:
         raise BadValue(key, value, f"this time does not exist in {timezone}: its clocks jump over it")
-    return found[0] * SECOND + micros % SECOND
+    instant = found[0] * SECOND + micros % SECOND
+    try:
+        format_instant(instant)
+    except OverflowError:
+        raise BadValue(key, value, "give a time that in UTC too lies within the years 1 to 9999") from None
+    return instant
 
 
 def wall_micros(value: str, key: str) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from io import BytesIO
+from itertools import pairwise
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -73,9 +74,12 @@ def _part_at(parts: tuple[_Part, ...], second: int) -> _Part:
 
 
 def _sample(info: ZoneInfo, second: int) -> int:
-    known = min(max(second, FIRST_SECOND), LAST_SECOND)
-    delta = datetime.fromtimestamp(known, info).utcoffset()
+    delta = datetime.fromtimestamp(_known(second), info).utcoffset()
     return 0 if delta is None else delta.days * DAY_SECONDS + delta.seconds
+
+
+def _known(second: int) -> int:
+    return min(max(second, FIRST_SECOND), LAST_SECOND)
 
 
 def changes_between(name: str, start: int, end: int) -> tuple[Transition, ...]:
@@ -94,7 +98,7 @@ def _moment(change: Transition) -> int:
 
 def _year_of(second: int) -> int:
     # Mean Gregorian years are near enough to pick a bucket, since buckets are cut by the same rule.
-    return 1970 + min(max(second, FIRST_SECOND), LAST_SECOND) // 31_556_952
+    return 1970 + _known(second) // 31_556_952
 
 
 @cached_by_rules(maxsize=16_384)
@@ -112,18 +116,20 @@ def _changes_of(name: str, info: ZoneInfo, start: int, end: int) -> Iterator[Tra
     """Yield the changes in [start, end), in which this file decides; another may decide until `start`."""
     if start >= end:
         return
-    low, before, after = start, offset_at(name, start - 1), _sample(info, start)
+    before, after = offset_at(name, start - 1), _sample(info, start)
     if after != before:
         yield Transition(start, before, after)
-    while low < end - 1:
-        high, before = min(low + _APART, end - 1), after
-        after = _sample(info, high)
-        if after != before:
-            yield _bisected(info, low, high, before, after)
-        low = high
+    first, last = _known(start), _known(end - 1)
+    moments = [*range(first, last, _APART), last]
+    # A year has 122 of them, and each zone of each job is asked for several years: no call of ours for each.
+    shown = [datetime.fromtimestamp(moment, info).utcoffset() for moment in moments]
+    for (low, high), (earlier, later) in zip(pairwise(moments), pairwise(shown), strict=True):
+        if later != earlier:
+            yield _bisected(info, low, high)
 
 
-def _bisected(info: ZoneInfo, low: int, high: int, before: int, after: int) -> Transition:
+def _bisected(info: ZoneInfo, low: int, high: int) -> Transition:
+    before, after = _sample(info, low), _sample(info, high)
     while high - low > 1:
         middle = (low + high) // 2
         if _sample(info, middle) == before:

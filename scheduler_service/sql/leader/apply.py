@@ -34,6 +34,7 @@ from scheduler_service.core.run_state import FINAL, TRANSITIONS, Event, RunState
 from scheduler_service.sql.batch import Batch, judged
 from scheduler_service.sql.column_types import InstantColumn, Payload, dump_json
 from scheduler_service.sql.dialect import Dialect, dialect_of
+from scheduler_service.sql.ready import ReadyStatement
 from scheduler_service.sql.tables import among, run_attempts, runs
 
 _TRANSITIONS: Final = Batch(
@@ -42,6 +43,10 @@ _TRANSITIONS: Final = Batch(
     published_at=InstantColumn, finished_at=InstantColumn, progress=Payload,
 )  # fmt: skip
 _MARKS: Final = Batch(run_id=Text, attempt=Integer, at=InstantColumn)
+# Dictionaries of our own answer four times as fast as the property of an enumeration.
+_EVENT_TEXTS: Final = {event: event.value for event in Event}
+_STATE_TEXTS: Final = {state: state.value for state in RunState}
+_RUNNING: Final = RunState.RUNNING
 _OUTCOMES: Final = {
     Event.FAIL: "failed",
     Event.RETRY: "retried",
@@ -84,7 +89,7 @@ def apply_transitions(
 def mark_published(connection: Connection, marks: Sequence[PublishedMark]) -> None:
     """Note when the broker took these attempts, if they are still the runs' current ones."""
     for chunk in _MARKS.chunks([(mark.run_id, mark.attempt, mark.at) for mark in marks]):
-        connection.execute(_mark_published(dialect_of(connection)), chunk)
+        _MARK_PUBLISHED.count(connection, chunk)
 
 
 def _turns(transitions: Sequence[Transition]) -> Iterator[list[Transition]]:
@@ -116,7 +121,7 @@ def _apply_turn(connection: Connection, turn: Sequence[Transition], marks: dict[
     for chunk in _TRANSITIONS.chunks(_rows(recalled, marks)):
         changed.update(connection.execute(_recall(dialect_of(connection)), chunk).scalars().all())
     for chunk in _TRANSITIONS.chunks(_rows(others, marks)):
-        changed.update(connection.execute(_transition(dialect_of(connection)), chunk).scalars().all())
+        changed.update(run_id for (run_id,) in _TRANSITION.rows(connection, chunk))
     ended = [t for t in others if t.to in FINAL and t.run_id in changed]
     # Not those that were refused: a repeated write, whose answer was lost, would count its starts twice.
     starts = [use for t in turn if t.starts and (t.run_id in changed or t.run_id in cancelled) for use in t.starts]
@@ -129,16 +134,16 @@ def _given_up(retry: Transition) -> Transition:
 
 def _rows(turn: Iterable[Transition], marks: dict[tuple[str, int], Instant]) -> Iterator[tuple[Any, ...]]:
     for t in turn:
-        started_at = t.at if t.to is RunState.RUNNING and t.started_at is None else t.started_at
+        to = t.to
+        started_at = t.at if to is _RUNNING and t.started_at is None else t.started_at
         yield (
-            t.run_id, t.attempt, t.event.value, t.to.value, t.at, t.reason, t.due_at, started_at, t.worker,
-            _json(t.result), _json(t.error), _json(t.args), _json(t.kwargs), marks.get((t.run_id, t.attempt)),
-            t.at if t.to in FINAL else None, _json(t.progress),
+            t.run_id, t.attempt, _EVENT_TEXTS[t.event], _STATE_TEXTS[to], t.at, t.reason, t.due_at, started_at,
+            t.worker, None if t.result is None else dump_json(t.result),
+            None if t.error is None else dump_json(t.error), None if t.args is None else dump_json(t.args),
+            None if t.kwargs is None else dump_json(t.kwargs),
+            marks.get((t.run_id, t.attempt)) if marks else None, t.at if to in FINAL else None,
+            None if t.progress is None else dump_json(t.progress),
         )  # fmt: skip
-
-
-def _json(value: Any) -> str | None:
-    return None if value is None else dump_json(value)
 
 
 def _guard(batch: Subquery, *more: ColumnElement[bool]) -> ColumnElement[bool]:
@@ -155,7 +160,6 @@ def _unless_cancelled(batch: Subquery) -> ColumnElement[bool]:
     return _guard(batch, runs.c.cancel_requested_at.is_(None))
 
 
-@cache
 def _transition(dialect: Dialect) -> Update:
     batch = _TRANSITIONS.rows(dialect)
     return _update(batch, _guard(batch))
@@ -244,7 +248,6 @@ def _recall(dialect: Dialect) -> Update:
     )
 
 
-@cache
 def _mark_published(dialect: Dialect) -> Update:
     batch = _MARKS.rows(dialect)
     is_in_flight_or_over = and_(runs.c.attempt == batch.c.attempt, runs.c.pending_at.is_not(None))
@@ -253,3 +256,7 @@ def _mark_published(dialect: Dialect) -> Update:
         .where(runs.c.run_id == batch.c.run_id, judged(batch.c.run_id, is_in_flight_or_over))
         .values(published_at=batch.c.at)
     )
+
+
+_TRANSITION: Final = ReadyStatement(_transition)
+_MARK_PUBLISHED: Final = ReadyStatement(_mark_published)

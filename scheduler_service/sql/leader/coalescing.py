@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import Connection, Text, and_, delete, false, literal_column, select
+from sqlalchemy import Connection, Text, and_, delete, exists, false, literal_column, select
 
 from scheduler_service.core.leader.commands import Transition
 from scheduler_service.core.model import MissedRange
@@ -49,17 +49,20 @@ def _joined(missed_ranges: Iterable[MissedRange]) -> list[MissedRange]:
 @cache
 def _delete(dialect: Dialect) -> Any:
     batch = _COALESCED.rows(dialect)
+    # Inside `judged` this is no join: to merge, PostgreSQL would read all jobs up to the last one that is named.
+    is_planned = exists().where(
+        jobs.c.job_id == runs.c.job_id, jobs.c.version == runs.c.job_version, jobs.c.deleted == false()
+    )
     untouched = (
         runs.c.state == literal_column(f"'{RunState.SCHEDULED}'"),
         IS_OCCURRENCE,
         runs.c.seq == 0,
         runs.c.cancel_requested_at.is_(None),
-        jobs.c.version == runs.c.job_version,
-        jobs.c.deleted == false(),
+        is_planned.correlate(runs),
     )
     collected = (
         select(runs.c.id)
-        .select_from(batch.join(runs, runs.c.run_id == batch.c.run_id).join(jobs, jobs.c.job_id == runs.c.job_id))
+        .select_from(batch.join(runs, runs.c.run_id == batch.c.run_id))
         .where(judged(batch.c.run_id, and_(*untouched)))
         .with_for_update(of=runs, skip_locked=True)
         .cte("collected")

@@ -6,7 +6,6 @@ their `seq` when the transaction is. Never publishes.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -14,7 +13,6 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
-    FromClause,
     Integer,
     Subquery,
     Text,
@@ -23,11 +21,13 @@ from sqlalchemy import (
     bindparam,
     case,
     false,
+    func,
     literal_column,
     not_,
     null,
     or_,
     select,
+    true,
     update,
 )
 
@@ -39,7 +39,8 @@ from scheduler_service.ports.stores import Dispatched
 from scheduler_service.sql.batch import Batch, judged
 from scheduler_service.sql.column_types import InstantColumn
 from scheduler_service.sql.controls import VERSION, control_version
-from scheduler_service.sql.dialect import Dialect, dialect_of
+from scheduler_service.sql.dialect import Dialect
+from scheduler_service.sql.ready import ReadyStatement
 from scheduler_service.sql.run_rows import DISPATCHED_COLUMNS, dispatched_run
 from scheduler_service.sql.tables import IS_OCCURRENCE, WAITS, jobs, runs
 
@@ -57,7 +58,7 @@ def dispatch(
     Dispatches none if an edit of queues was committed since they were chosen; the transaction locks out the next edit.
     """
     facts = {"leading_term": term, "now": now, "control": control}
-    answer = _dispatched(connection, _dispatch(dialect_of(connection)), dispatches, facts)
+    answer = _dispatched(connection, _DISPATCH, dispatches, facts)
     if answer.refused and not answer.dispatched and control_version(connection) != control:
         return replace(answer, outdated=True)
     return answer
@@ -65,15 +66,15 @@ def dispatch(
 
 def redispatch(connection: Connection, term: int, dispatches: Sequence[Dispatch]) -> Dispatched:
     """Store the seq of the next publish of runs that are still pending and wanted, and not locked by another."""
-    return _dispatched(connection, _redispatch(dialect_of(connection)), dispatches, {"leading_term": term})
+    return _dispatched(connection, _REDISPATCH, dispatches, {"leading_term": term})
 
 
 def _dispatched(
-    connection: Connection, update_runs: Update, dispatches: Sequence[Dispatch], facts: dict[str, Any]
+    connection: Connection, update_runs: ReadyStatement, dispatches: Sequence[Dispatch], facts: dict[str, Any]
 ) -> Dispatched:
     dispatched: dict[str, DispatchedRun] = {}
     for chunk in _DISPATCHES.chunks(map(tuple, dispatches)):
-        for row in connection.execute(update_runs, {**chunk, **facts}):
+        for row in update_runs.rows(connection, {**chunk, **facts}):
             dispatched[row[0]] = dispatched_run(row)
     return Dispatched(
         tuple(dispatched[r.run_id] for r in dispatches if r.run_id in dispatched),
@@ -81,7 +82,6 @@ def _dispatched(
     )
 
 
-@cache
 def _dispatch(dialect: Dialect) -> Update:
     batch = _DISPATCHES.rows(dialect)
     may_go = (
@@ -92,8 +92,7 @@ def _dispatch(dialect: Dialect) -> Update:
         runs.c.cancel_requested_at.is_(None),
         VERSION == _CONTROL,
     )
-    named = batch.join(runs, runs.c.run_id == batch.c.run_id).outerjoin(jobs, jobs.c.job_id == runs.c.job_id)
-    collected = _collected(batch, named, and_(*may_go, _job_allows()))
+    collected = _collected(batch, and_(*may_go, _job_allows()))
     return (
         update(runs)
         .where(runs.c.id == collected.c.id, judged(collected.c.id, WAITS))
@@ -108,14 +107,13 @@ def _dispatch(dialect: Dialect) -> Update:
     )
 
 
-@cache
 def _redispatch(dialect: Dialect) -> Update:
     batch = _DISPATCHES.rows(dialect)
     is_pending = runs.c.state == _literal(RunState.PENDING)
     still_wanted = and_(runs.c.attempt == batch.c.attempt, is_pending, runs.c.cancel_requested_at.is_(None))
     # Skip rows that a report has locked, for a later poll: two transactions that wait for each other's rows would
     # deadlock.
-    collected = _collected(batch, batch.join(runs, runs.c.run_id == batch.c.run_id), still_wanted)
+    collected = _collected(batch, still_wanted)
     return (
         update(runs)
         .where(runs.c.id == collected.c.id, judged(collected.c.id, is_pending))
@@ -124,11 +122,11 @@ def _redispatch(dialect: Dialect) -> Update:
     )
 
 
-def _collected(batch: Subquery, named: FromClause, guard: ColumnElement[bool]) -> CTE:
-    """The first phase: select and lock the rows of `named` that pass the guard, except rows locked by others."""
+def _collected(batch: Subquery, guard: ColumnElement[bool]) -> CTE:
+    """The first phase: select and lock the runs that pass the guard, except rows locked by others."""
     return (
         select(runs.c.id, batch.c.seq)
-        .select_from(named)
+        .select_from(batch.join(runs, runs.c.run_id == batch.c.run_id))
         .where(judged(batch.c.run_id, guard))
         .with_for_update(of=runs, skip_locked=True)
         .cte("collected")
@@ -144,11 +142,14 @@ def _job_allows() -> ColumnElement[bool]:
     before_its_end = case((jobs.c.pause_skips, runs.c.scheduled_at), else_=_NOW) < jobs.c.paused_until
     in_pause = and_(jobs.c.paused, or_(jobs.c.paused_until.is_(None), before_its_end))
     held_back = and_(in_pause, IS_OCCURRENCE, runs.c.attempt == 1)
-    return or_(
-        jobs.c.job_id.is_(None),
-        and_(jobs.c.planned_version == jobs.c.version, jobs.c.deleted == false(), not_(held_back)),
-    )
+    allows = and_(jobs.c.planned_version == jobs.c.version, jobs.c.deleted == false(), not_(held_back))
+    # No join: to merge, which may look cheap, PostgreSQL reads all jobs up to the last one that is named.
+    return func.coalesce(select(allows).where(jobs.c.job_id == runs.c.job_id).correlate(runs).scalar_subquery(), true())
 
 
 def _literal(state: RunState) -> ColumnElement[str]:
     return literal_column(f"'{state}'", Text)
+
+
+_DISPATCH: Final = ReadyStatement(_dispatch)
+_REDISPATCH: Final = ReadyStatement(_redispatch)

@@ -18,8 +18,8 @@ from sqlalchemy import (
     bindparam,
     delete,
     exists,
-    literal,
     literal_column,
+    or_,
     select,
     true,
     update,
@@ -32,6 +32,7 @@ from scheduler_service.core.run_state import RunState
 from scheduler_service.sql.batch import Batch, judged
 from scheduler_service.sql.column_types import InstantColumn
 from scheduler_service.sql.dialect import Dialect, dialect_of
+from scheduler_service.sql.ready import ReadyStatement
 from scheduler_service.sql.run_rows import NEW_RUNS, new_run_row
 from scheduler_service.sql.tables import IS_OCCURRENCE, cursors, gaps, jobs, runs
 
@@ -56,7 +57,7 @@ def insert_missing(connection: Connection, new: Sequence[NewRun], now: Instant) 
     """Insert the runs whose id, occurrence and idempotency key are free; return the ids of those created."""
     created: set[str] = set()
     for chunk in NEW_RUNS.chunks(new_run_row(run, now) for run in new):
-        created.update(connection.execute(_insert(dialect_of(connection)), {**chunk, "now": now}).scalars().all())
+        created.update(run_id for (run_id,) in _INSERT.rows(connection, {**chunk, "now": now}))
     return created
 
 
@@ -102,11 +103,17 @@ def advance(connection: Connection, shard: int, cursor: Instant, *, back: bool) 
     It goes back after the clock had jumped ahead. The pruning limit then goes back too, since rows planned from now on
     are not pruned.
     """
-    behind = cursors.c.materialised_until.is_(None) | (cursors.c.materialised_until < cursor) | literal(back)
-    connection.execute(update(cursors).where(cursors.c.shard == shard, behind).values(materialised_until=cursor))
+    (_SET_BACK if back else _ADVANCE).count(connection, {"of_shard": shard, "cursor": cursor})
     if back:
         too_far = (cursors.c.shard == shard, cursors.c.pruned_until > cursor)
         connection.execute(update(cursors).where(*too_far).values(pruned_until=cursor))
+
+
+def _set_cursor(back: bool) -> Update:
+    kept, cursor = cursors.c.materialised_until, bindparam("cursor", type_=InstantColumn)
+    known = cursors.c.shard == bindparam("of_shard", type_=Integer)
+    is_behind = () if back else (or_(kept.is_(None), kept < cursor),)
+    return update(cursors).where(known, *is_behind).values(materialised_until=cursor)
 
 
 @cache
@@ -134,7 +141,6 @@ def _retract_missed_ranges(dialect: Dialect) -> Delete:
     return delete(gaps).where(gaps.c.id.in_(select(gaps.c.id).select_from(edited).where(unplanned)))
 
 
-@cache
 def _insert(dialect: Dialect) -> Any:
     batch = NEW_RUNS.rows(dialect)
     rows = select(*batch.c, _NOW.label("created_at")).where(true())
@@ -197,3 +203,8 @@ def _mark_planned(dialect: Dialect) -> Update:
         )
         .values(planned_version=batch.c.version)
     )
+
+
+_INSERT: Final = ReadyStatement(_insert)
+_ADVANCE: Final = ReadyStatement(lambda _: _set_cursor(back=False))
+_SET_BACK: Final = ReadyStatement(lambda _: _set_cursor(back=True))

@@ -14,6 +14,7 @@ from scheduler_service.core.leader.commands import Apply, LateReport
 from scheduler_service.sql.batch import Batch, judged
 from scheduler_service.sql.column_types import InstantColumn, Payload, dump_json
 from scheduler_service.sql.dialect import Dialect, dialect_of
+from scheduler_service.sql.ready import ReadyStatement
 from scheduler_service.sql.tables import IS_ACTIVE, cursors, run_attempts, runs
 
 _LATE: Final = Batch(
@@ -57,7 +58,7 @@ def commit_progress(connection: Connection, shard: int, batch: Apply) -> None:
     come_to = {"inbox_position": batch.position, "judged_until": batch.judged_until}
     known = {name: value for name, value in come_to.items() if value is not None}
     if known:
-        connection.execute(_commit_progress(tuple(known)), {**known, "of_shard": shard})
+        _commit_progress(tuple(known)).count(connection, {**known, "of_shard": shard})
 
 
 @cache
@@ -87,9 +88,10 @@ def _keep_late(dialect: Dialect) -> Any:
 
 
 @cache
-def _commit_progress(names: tuple[str, ...]) -> Update:
+def _commit_progress(names: tuple[str, ...]) -> ReadyStatement:
     values = {name: bindparam(name, type_=cursors.c[name].type) for name in names}
-    return update(cursors).where(cursors.c.shard == bindparam("of_shard")).values(values)
+    commits = update(cursors).where(cursors.c.shard == bindparam("of_shard", type_=Integer)).values(values)
+    return ReadyStatement(lambda _: commits)
 
 
 @cache

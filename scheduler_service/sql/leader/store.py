@@ -10,15 +10,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, select
 
 from itinerary.protocol.errors import RowRefused
-from itinerary.protocol.instants import DAY, Duration, Instant
+from itinerary.protocol.instants import Duration, Instant
 from scheduler_service.core.balancing.placements import MovedBefore, PlaceJobs
+from scheduler_service.core.contract.stored_jobs import StoredJobs
 from scheduler_service.core.controls import Controls
-from scheduler_service.core.leader.commands import Apply, CreateRuns, Dispatch, RecordStatistics, Transition
+from scheduler_service.core.leader.commands import Apply, CreateRuns, Dispatch, Transition
 from scheduler_service.core.leader.lane_reads import HeadsRead, LanePage, LanesRead
-from scheduler_service.core.leader.past_starts import PastStarts, StartsPruned
+from scheduler_service.core.leader.past_starts import StartsPruned, StoredStarts
 from scheduler_service.core.leader.poll_state import CancelsRead, ExpiredRead, OverdueRead, Place
 from scheduler_service.core.model import ActiveRun, Cursor, JobHistory, Lease
 from scheduler_service.core.notifications.notices import Topic
@@ -35,10 +36,8 @@ from scheduler_service.sql.leader.quarantine import Applying, Creating
 from scheduler_service.sql.named_by_jobs import CALENDARS_NAMED
 from scheduler_service.sql.notices import FactNotices
 from scheduler_service.sql.pings import keep_pings
-from scheduler_service.sql.record_tables import scheduler_statistics
 from scheduler_service.sql.tables import cursors
 
-STATISTICS_KEPT: Final = 7 * DAY
 _NO_RUN: Final = ""
 
 
@@ -51,6 +50,7 @@ class SqlLeaderStore(LeaderStore):
         self._notices = FactNotices(topics)
         self._open = threading.local()
         self._refused: set[str] = set()
+        self._of_calendar = StoredJobs()
 
     @property
     def has_one_writer(self) -> bool:
@@ -94,8 +94,11 @@ class SqlLeaderStore(LeaderStore):
     ) -> tuple[list[JobHistory], str | None]:
         with self._database.read() as connection:
             ids = CALENDARS_NAMED.jobs(connection, calendar_id, limit, after)
-            found = job_rows.histories(connection, since, ids, self._refused) if ids else []
-        return found, ids[-1] if len(ids) == limit else None
+            stored = self._of_calendar  # jobs of one calendar are often alike
+            found = job_rows.histories(connection, since, ids, self._refused, stored) if ids else []
+        if is_last := len(ids) < limit:
+            self._of_calendar = StoredJobs()
+        return found, None if is_last else ids[-1]
 
     def refused_jobs(self) -> int:
         return len(self._refused)
@@ -154,9 +157,9 @@ class SqlLeaderStore(LeaderStore):
             refused = self._apply(lease, batch, row_by_row=True)
         return tuple(dict.fromkeys(t.run_id for t in batch.transitions if t.run_id in refused))
 
-    def starts(self) -> list[PastStarts]:
+    def starts(self, kept: Mapping[str, Duration]) -> StoredStarts:
         with self._database.read() as connection:
-            return starts.read(connection, self._database.read_clock(connection))
+            return starts.read(connection, kept, self._database.read_clock(connection))
 
     def shift_starts(self, lease: Lease, by: Duration) -> None:
         with self._fenced(lease) as connection:
@@ -196,16 +199,6 @@ class SqlLeaderStore(LeaderStore):
         with self._database.read() as connection:
             found, place = reads.cancel_requests(connection, limit, after)
         return CancelsRead(tuple(found), place)
-
-    def record_statistics(self, row: RecordStatistics) -> None:
-        """Deletes rows older than a week."""
-        new = self._dialect.insert(scheduler_statistics).values(
-            at=row.at, active_runs=row.active_runs, index_runs=row.index_runs, lag=row.lag
-        )
-        old = delete(scheduler_statistics).where(scheduler_statistics.c.at < row.at - STATISTICS_KEPT)
-        with self._database.write() as connection:
-            connection.execute(new.on_conflict_do_nothing())
-            connection.execute(old)
 
     def place_jobs(self, lease: Lease, batch: PlaceJobs) -> frozenset[str]:
         with self._fenced(lease) as connection:

@@ -8,10 +8,11 @@ from itinerary.protocol.instants import HOUR
 from scheduler_service.core.balancing.distribution import Distribution, distribution_body, score_of, suggestion
 from scheduler_service.core.balancing.slot_balancer import slot_key
 from tests.support.balanced import NOW
+from tests.support.examples import examples
 
 LOADS = st.lists(st.integers(0, 50), min_size=96, max_size=96).map(tuple)
 BASE = slot_key(NOW)
-RELAXED = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+RELAXED = settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck), database=None)
 
 
 def seen(*slots: int, balanced: int = 0) -> Distribution:

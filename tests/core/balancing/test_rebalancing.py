@@ -13,13 +13,13 @@ from scheduler_service.core.balancing.placements import (
     RebalancePlanned,
     placed,
 )
-from scheduler_service.core.balancing.slot_balancer import BucketMap
 from scheduler_service.core.model import Job
 from scheduler_service.core.schedules.schedule import occurrences
-from tests.support.balanced import NOW, asked, at_place, balancer_of, cron, plan_of
+from tests.support.balanced import NOW, asked, at_place, balancer_of, cron, map_of, plan_of
+from tests.support.examples import examples
 
 LATER = NOW + 2 * HOUR
-RELAXED = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+RELAXED = settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck), database=None)
 
 
 def clustered(number: int, every: int = 6 * HOUR) -> list[Job]:
@@ -113,7 +113,7 @@ def test_a_job_is_not_moved_out_of_its_own_bounds() -> None:
     plan = plan_of(balancer_of(jobs))
     moved = [m.new_time for m in plan.moves if m.job_id in {job.job_id for job in bounded}]
     assert all(LATER - MINUTE <= at < LATER + 40 * MINUTE for at in moved)
-    assert BucketMap(plan.base, after(jobs, plan)).day() == plan.projected_slots
+    assert map_of(plan.base, after(jobs, plan)).day() == plan.projected_slots
 
 
 INTERVALS = st.sampled_from([15 * MINUTE, 45 * MINUTE, HOUR, 100 * MINUTE, 6 * HOUR, DAY, 31 * HOUR, 7 * DAY, 30 * DAY])
@@ -141,8 +141,8 @@ def next_of(job: Job) -> Instant:
 def test_a_rebalance_never_lowers_the_score_and_does_what_it_projected(jobs: list[Job]) -> None:
     plan = plan_of(balancer_of(jobs))
     assert score_of(plan.projected_slots) >= score_of(plan.slots)
-    assert BucketMap(plan.base, jobs).day() == plan.slots
-    assert BucketMap(plan.base, after(jobs, plan)).day() == plan.projected_slots
+    assert map_of(plan.base, jobs).day() == plan.slots
+    assert map_of(plan.base, after(jobs, plan)).day() == plan.projected_slots
 
 
 @pytest.mark.slow

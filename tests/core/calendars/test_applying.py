@@ -11,6 +11,7 @@ from itinerary.protocol.instants import DAY, HOUR, MINUTE, Instant
 from scheduler_service.core.calendars.applying import CalendarApplier, with_calendars
 from scheduler_service.core.calendars.carrying import REACH
 from scheduler_service.core.calendars.model import CalendarVersion, Compiled, JobCalendars, NamedDays, Weekly
+from scheduler_service.core.compact_history import CompactHistory
 from scheduler_service.core.explain.calendars import left_out_by, stands_for
 from scheduler_service.core.explain.facts import Version
 from scheduler_service.core.index.expansion import expand_table
@@ -19,6 +20,7 @@ from scheduler_service.core.leader.planning import fires
 from scheduler_service.core.model import Job, JobHistory
 from scheduler_service.core.schedules.schedule import occurrences
 from tests.support.calendar_model import EPOCH, is_closed_day, nearest, nth, number, of_month
+from tests.support.compact import compact
 from tests.support.moments import at, cron, schedule_of, texts
 
 FRIDAY, SATURDAY, SUNDAY, MONDAY = (number(date(2026, 11, 27)) + n for n in range(4))
@@ -66,6 +68,16 @@ def test_each_version_of_a_calendar_is_a_cut_of_the_same_version_of_the_job() ->
 def test_a_history_without_calendars_stays_the_same_object() -> None:
     history = JobHistory((replace(job(), calendars=None),), 1)
     assert CalendarApplier({}).applied(history) is history
+
+
+def test_a_compact_history_is_left_as_the_job_is_and_stays_compact() -> None:
+    tagged = replace(job(), tags=("x",), args=[1])
+    applier = CalendarApplier({"c": [version(BEGIN, days(FRIDAY))]})
+    small, whole = applier.applied(compact(tagged, 1)), applier.applied(JobHistory((tagged,), 1))
+    assert small == whole
+    assert small.schedule is whole.schedule
+    assert isinstance(small, CompactHistory)
+    assert not isinstance(whole, CompactHistory)
 
 
 def test_before_its_first_version_a_calendar_is_what_that_says() -> None:

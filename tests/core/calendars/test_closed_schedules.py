@@ -26,6 +26,7 @@ from scheduler_service.core.schedules.schedule import (
 )
 from tests.support.calendar_model import is_closed, is_closed_day, moved, random_calendar, random_calendars
 from tests.support.cron_lines import random_line
+from tests.support.examples import examples
 from tests.support.jumps import whole_minutes, zone_and_moment
 from tests.support.moments import at, cron, schedule_of, texts
 from tests.support.oracle import fires
@@ -85,7 +86,7 @@ def a_case(seed: int) -> None:
     assert_all_agree(closed(own, closing_of(calendars, of)), expected, start, end)
 
 
-@settings(RELAXED, max_examples=25)
+@settings(RELAXED, max_examples=examples(25))
 @given(st.integers(0, 2**60))
 def test_cron_lines_with_calendars_fire_as_the_minute_walk_says(seed: int) -> None:
     a_case(seed)
@@ -102,7 +103,7 @@ SPECS: list[dict[str, Any]] = [
 ]
 
 
-@settings(RELAXED, max_examples=20)
+@settings(RELAXED, max_examples=examples(20))
 @given(st.integers(0, 2**60), st.sampled_from(SPECS))
 def test_every_kind_leaves_out_what_the_plain_model_closes(seed: int, spec: dict[str, Any]) -> None:
     dice = Random(seed)

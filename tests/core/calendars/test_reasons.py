@@ -79,7 +79,7 @@ def test_an_explanation_names_the_calendar_and_the_day() -> None:
 def test_the_run_of_a_day_that_others_move_to_says_for_which_it_stands() -> None:
     done = run(scheduled_at=at("2026-11-30T09:00:00Z"))
     _, text = explained("2026-11-30T09:00:00Z", MOVED, run=done)
-    assert "It stands for Saturday, 2026-11-28 too, which is in calendar free (Weekend)." in text
+    assert "It stands for Saturday, 2026-11-28, which is in calendar free (Weekend)." in text
 
 
 @pytest.mark.parametrize("calendars", [MOVED, {"exclude": ["busy"]}])

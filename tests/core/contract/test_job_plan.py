@@ -7,15 +7,8 @@ import pytest
 
 from itinerary.protocol.errors import BadValues, Conflict
 from scheduler_service.core.contract.job_json import read_job
-from scheduler_service.core.contract.job_plan import (
-    FieldChange,
-    JobSet,
-    changes,
-    check_set,
-    plan_body,
-    plan_jobs,
-    read_source,
-)
+from scheduler_service.core.contract.job_plan import JobSet, check_set, plan_body, plan_jobs, read_source
+from scheduler_service.core.contract.plan_parts import FieldChange, changes
 from scheduler_service.core.model import Job
 
 

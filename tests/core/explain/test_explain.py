@@ -86,7 +86,7 @@ def test_a_misfire_is_told_with_its_gap_and_with_the_time_that_nobody_led() -> N
     )
     explained = asked(facts(missed_range=missed_range, terms=terms))
     assert explained.verdict is Verdict.MISFIRE
-    assert "Nobody led from 2026-11-27T10:17:00Z to 2026-11-27T11:17:00Z: term 2 of leader-a lapsed" in words(explained)
+    assert "Nobody led from 2026-11-27T08:17:05Z to 2026-11-27T11:17:00Z: term 2 of leader-a lapsed" in words(explained)
     assert "It is one of 2 that did not run" in words(explained)
     assert [b.row and b.row["table"] for b in explained.because] == ["leaderships", "gaps"]
 
@@ -120,7 +120,7 @@ def test_what_nobody_has_planned_waits_for_a_leader() -> None:
     explained = asked(facts(cursor=AT - HOUR, terms=(gone,)))
     assert explained.verdict is Verdict.NO_LEADER
     assert "Leaders have planned up to 2026-11-27T09:17:00Z" in words(explained)
-    assert "Nobody led from 2026-11-27T10:17:00Z to 2026-11-27T12:00:00Z" in words(explained)
+    assert "Nobody led from 2026-11-27T09:17:05Z to 2026-11-27T12:00:00Z" in words(explained)
     assert asked(facts(cursor=None, terms=())).verdict is Verdict.NO_LEADER
     assert asked(facts(cursor=AT - HOUR)).verdict is Verdict.WAITING
 
@@ -238,6 +238,11 @@ def test_a_failed_run_says_what_became_of_it(reason: str, verdict: Verdict) -> N
     assert f"Attempt 1 failed at 2026-11-27T10:17:00Z: {reason}. Lost: not heard of" in said
     assert "It is not retried: its retry policy allows one attempt." in said
     assert explained_now(run(RunState.FAILED, finished_at=AT))[0] is Verdict.FAILED
+
+
+def test_a_reason_that_is_a_question_ends_the_sentence() -> None:
+    failed = run(RunState.FAILED, reason="unknown_task: is it misspelt?", finished_at=AT)
+    assert "Attempt 1 failed at 2026-11-27T10:17:00Z: unknown_task: is it misspelt?" in explained_now(failed)[1]
 
 
 def test_a_cancelled_run_says_who_asked_for_it() -> None:

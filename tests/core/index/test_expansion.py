@@ -13,6 +13,7 @@ from scheduler_service.core.index.expansion import Entry, ScheduleTable, expand,
 from scheduler_service.core.schedules.schedule import IntervalSchedule, Schedule, occurrences, parse_schedule
 from scheduler_service.core.schedules.zones import changes_between
 from tests.support.cron_lines import random_line
+from tests.support.examples import examples
 from tests.support.moments import at, clocks, cron, schedule_of
 from tests.support.tz_files import zone_names
 
@@ -181,14 +182,14 @@ def _hold_many_against_one_by_one(seed: int) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**48))
 def test_many_jobs_together_fire_as_each_of_them_alone(seed: int) -> None:
     _hold_many_against_one_by_one(seed)
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(300), deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**48))
 def test_many_jobs_together_fire_as_each_of_them_alone_three_hundred_times(seed: int) -> None:
     _hold_many_against_one_by_one(seed)

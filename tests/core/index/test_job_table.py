@@ -16,6 +16,7 @@ from scheduler_service.core.leader.results import IndexBuilt
 from scheduler_service.core.model import Job, JobHistory
 from scheduler_service.core.schedules.schedule import count
 from scheduler_service.core.versions import spans
+from tests.support.examples import examples
 from tests.support.store_bed import a_job
 
 # Half an hour before clocks are put forward in Berlin.
@@ -89,7 +90,7 @@ def missed_by_each(order: BuildIndex) -> list[tuple[str, int, Instant, Instant, 
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**48))
 def test_an_index_that_follows_changes_is_the_one_made_from_nothing(seed: int) -> None:
     dice, kept = Random(seed), IndexBuilder()

@@ -3,11 +3,14 @@
 import pytest
 
 from itinerary.protocol.instants import MINUTE, SECOND
+from itinerary.protocol.limits import LimitUse
 from itinerary.protocol.run_fields import RetryPolicy
 from scheduler_service.core.leader.commands import DispatchRuns
 from scheduler_service.core.leader.queries import oldest_due
+from scheduler_service.core.leader.state import CoreSettings
 from scheduler_service.core.limits import Bounds, Limit
 from scheduler_service.core.run_state import RunState
+from tests.support.fake_rows import QueueRow
 from tests.support.world import SOMEBODY, World
 
 DONE, LIES, WAITS = RunState.COMPLETED, RunState.PENDING, RunState.SCHEDULED
@@ -219,6 +222,69 @@ def test_of_a_job_whose_limit_is_reached_only_so_many_occurrences_wait(world: Wo
     last = world.state.runs.get(max(lane.runs)[2])
     assert last is not None
     assert world.state.dispatches.before(last, 1_000) == 2, "explanations count what waits"
+
+
+def test_the_overlap_rule_is_applied_before_a_limit_and_lets_one_occurrence_wait_for_it(world: World) -> None:
+    world.store.tables.limits["api"] = Limit("api", Bounds(concurrency=1))
+    world.store.tables.control += 1
+    world.tell("control_changed")
+    world.workers.behave = lambda attempt: None
+    world.workers.beat()
+    holder = world.enqueue(limits=(LimitUse("api"),))
+    world.every("tick", "1s", limits=["api"])
+    for _ in range(20):
+        world.workers.beat()
+        world.advance(SECOND)
+    assert world.run(holder).state is RunState.RUNNING
+    (waits,) = [run for run in world.runs("tick") if run.state is WAITS and run.due_at <= world.now]
+    ranges = world.store.tables.missed_ranges
+    assert {one.reason for one in ranges} == {f"overlap skip: {waits.run_id} is not final"}
+    assert sum(one.count for one in ranges) >= 15
+    known = world.state.runs.get(waits.run_id)
+    assert known is not None
+    assert world.state.dispatches.waits_for(known) == LimitUse("api"), "which says what it waits for"
+
+
+@pytest.mark.parametrize("fair", [False, True])
+def test_of_a_job_whose_queue_is_full_only_so_many_occurrences_wait(world: World, fair: bool) -> None:
+    world.store.tables.queues["default"] = QueueRow(bounds=Bounds(concurrency=2), fair=fair)
+    world.store.tables.control += 1
+    world.workers.behave = lambda attempt: None
+    world.every("tick", "1s", overlap="allow", misfire={"policy": "fire_all", "max_catch_up": 3})
+    asked_for = [world.enqueue() for _ in range(5)]
+    for _ in range(40):
+        world.workers.beat()
+        world.advance(SECOND)
+    waiting = [run for run in world.runs("tick") if run.state is WAITS and run.due_at <= world.now]
+    assert len(waiting) == 3
+    assert {world.run(run_id).state for run_id in asked_for} <= {WAITS, RunState.RUNNING}
+    ranges = world.store.tables.missed_ranges
+    assert sum(one.count for one in ranges) >= 30
+    reason = "limit queue:default is reached; of one job at most 3 occurrences wait for it"
+    assert {one.reason for one in ranges} == {reason}
+    known = world.state.runs.get(waiting[0].run_id)
+    assert known is not None
+    lane = world.state.dispatches.lane_of(known)
+    assert lane is not None
+    assert len(lane.runs) <= 2 * (3 + 5), "memory keeps few of the others"
+    world.store.tables.queues["default"] = QueueRow()
+    world.store.tables.control += 1
+    world.tell("control_changed")
+    world.reconcile()
+    world.advance(SECOND)
+    assert {world.run(run.run_id).state for run in waiting} == {RunState.RUNNING}
+
+
+def test_what_waits_for_workers_in_a_bounded_queue_is_not_skipped() -> None:
+    world = World(settings=CoreSettings(publish_window=5))
+    world.advance(10 * SECOND)
+    world.store.tables.queues["default"] = QueueRow(bounds=Bounds(concurrency=100))
+    world.store.tables.control += 1
+    world.workers.listening = False
+    world.every("tick", "1s", overlap="allow", misfire={"policy": "fire_all", "max_catch_up": 3})
+    world.advance(15 * SECOND)
+    assert len([run for run in world.runs("tick") if run.state is WAITS and run.due_at <= world.now]) >= 5
+    assert world.store.tables.missed_ranges == []
 
 
 def test_what_is_skipped_in_a_lane_of_many_rebuilds_it_seldom(world: World) -> None:

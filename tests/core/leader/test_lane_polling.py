@@ -7,8 +7,10 @@ import pytest
 from itinerary.protocol.identity import split_task_id
 from itinerary.protocol.instants import HOUR, MINUTE, SECOND
 from itinerary.protocol.limits import LimitUse, lane_of
+from scheduler_service.core.leader.commands import DispatchRuns
 from scheduler_service.core.leader.lane_reads import HeadsRead, LanePage, LanesRead, ReadHeads, ReadLanes
 from scheduler_service.core.leader.parts.full_queues import FullQueues
+from scheduler_service.core.leader.poll_state import ReadDue
 from scheduler_service.core.leader.results import Woken
 from scheduler_service.core.leader.state import CoreSettings
 from scheduler_service.core.limits import Bounds, Limit, Rate
@@ -75,6 +77,24 @@ def test_a_run_behind_a_flood_is_found_by_the_next_leader_at_once(lane: str) -> 
     world.lead()
     assert knows(world, other)
     assert held(world) <= 7 * PAGE
+
+
+def test_a_new_leader_reads_a_few_runs_first_and_the_rest_while_those_are_dispatched() -> None:
+    world = flooded(0)
+    lanes = [f"key:{number}" for number in range(5)]
+    enqueue(world, *(lane for lane in lanes for _ in range(6 * PAGE)))
+    world.commands.clear()
+    world.lead()
+    dues = [one.limit for one in world.commands if isinstance(one, ReadDue)]
+    heads = [one.limit for one in world.commands if isinstance(one, ReadHeads)]
+    order = [type(one) for one in world.commands if isinstance(one, ReadDue | ReadHeads | DispatchRuns)]
+    assert dues == [PAGE // 8], "the first page is an eighth"
+    assert heads[0] == 1, "of each lane a sixty-fourth of a page, one at least"
+    assert order.index(DispatchRuns) < order.index(ReadHeads), "what was read is dispatched before more is read"
+    assert heads[1:] == [] or min(heads[1:]) > 1
+    world.advance(SECOND)
+    assert [one.limit for one in world.commands if isinstance(one, ReadDue)][1] == PAGE
+    assert {lane for lane in lanes if world.state.runs.requested.in_lane("default", lane)} == set(lanes)
 
 
 def test_a_whole_flood_is_dispatched_in_order_page_by_page() -> None:

@@ -824,6 +824,36 @@ class TestRepublish:
         world.advance(10 * MINUTE)
         assert len(world.dispatcher.published) == 20
 
+    def test_what_a_worker_that_left_put_back_is_not_sent_again(self, world: World) -> None:
+        """Its kombu puts the newest at the head, where it looks as if the older ones were gone."""
+        world.workers.listening = False
+        older, newer = world.enqueue(), world.enqueue()
+        taken = [world.dispatcher.pop_run("default") for _ in range(2)]
+        world.workers.leave()
+        world.dispatcher.put_back(taken)
+        world.advance(MINUTE)
+        assert len(world.dispatcher.published) == 2
+        world.workers.slots, world.workers.seconds = 1, 15
+        world.workers.listening = True
+        world.advance(MINUTE)
+        assert [attempt for _, attempt in world.workers.started] == [attempt_of(newer), attempt_of(older)]
+        assert len(world.dispatcher.published) == 2
+
+    def test_what_was_lost_as_a_worker_left_is_sent_again_once_a_message_since_has_passed_it(
+        self, world: World
+    ) -> None:
+        world.workers.listening = False
+        lost, kept = world.enqueue(), world.enqueue()
+        taken = [world.dispatcher.pop_run("default") for _ in range(2)]
+        world.workers.leave()
+        world.dispatcher.put_back(taken[1:])
+        world.advance(MINUTE)
+        assert len(world.dispatcher.published) == 2
+        since = world.enqueue()
+        world.dispatcher.pop("default")
+        world.advance(MINUTE)
+        assert [run.run_id for run in world.dispatcher.published[:4]] == [lost, kept, since, lost]
+
     def test_what_a_worker_holds_unstarted_is_not_sent_again(self, world: World) -> None:
         world.workers.listening = False
         run_id = world.enqueue()
@@ -835,6 +865,7 @@ class TestRepublish:
             world.advance(2 * SECOND)
         assert len(world.dispatcher.published) == 1
 
+    @pytest.mark.slow
     def test_a_message_that_vanishes_every_time_ends_as_unroutable(self, world: World) -> None:
         world.workers.listening = False
         run_id = world.enqueue()

@@ -7,6 +7,7 @@ import pytest
 
 from itinerary.protocol.instants import SECOND
 from itinerary.protocol.limits import LimitUse, lane_of
+from scheduler_service.core.freezes import Scope
 from scheduler_service.core.leader import limit_use
 from scheduler_service.core.leader.limit_use import limit_uses
 from scheduler_service.core.leader.messages import Query
@@ -73,6 +74,14 @@ def test_a_run_waits_for_a_limit_while_nothing_else_holds_it_or_has_ended_it() -
     one.row("c", RunState.CANCELLED)
     (use,) = limit_uses(one.state, one.now)
     assert (use["in_flight"], use["waiting"]) == (1, 1)
+
+
+def test_what_a_freeze_holds_waits_for_no_limit() -> None:
+    world = full_world()
+    freeze = world.freeze(Scope(queues=frozenset({"default"})))
+    assert [use["waiting"] for use in limit_uses(world.state, world.now)] == [0, 0]
+    world.end_freeze(freeze)
+    assert [use["waiting"] for use in limit_uses(world.state, world.now)] == [3, 3]
 
 
 def test_metrics_show_limits_by_name_and_no_key() -> None:

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from itinerary.protocol.instants import MILLISECOND, SECOND
+from itinerary.protocol.identity import task_id
+from itinerary.protocol.instants import HOUR, MILLISECOND, SECOND
 from itinerary.protocol.limits import LimitUse
 from itinerary.protocol.run_fields import RetryPolicy
+from scheduler_service.core.leader.commands import TakeClaims
 from scheduler_service.core.leader.iteration import next_wake
 from scheduler_service.core.leader.lanes import Lane
 from scheduler_service.core.leader.limit_use import usage_of_limits
@@ -14,7 +16,7 @@ from scheduler_service.core.leader.messages import Failed, Started
 from scheduler_service.core.leader.parts.dispatches import Dispatches
 from scheduler_service.core.leader.parts.hand_overs import HandOvers
 from scheduler_service.core.leader.parts.unstarted import Unstarted
-from scheduler_service.core.leader.results import ClaimsRecalled
+from scheduler_service.core.leader.results import ClaimsDeferred, ClaimsRecalled, ClaimsTaken
 from scheduler_service.core.leader.state import CoreSettings
 from scheduler_service.core.limits import Bounds, Limit, Rate
 from scheduler_service.core.model import ActiveRun
@@ -244,6 +246,33 @@ def test_a_limit_that_is_defined_counts_what_is_in_flight_already() -> None:
     one.due(waiting("a", "stripe"), waiting("q1"))
     assert one.edit(stripe=limit(1), of_q=limit(3)) == []
     assert one.due(waiting("b", "stripe"), waiting("q2"), waiting("q3")) == ["q2"]
+
+
+def test_what_waits_for_a_limit_that_is_deleted_waits_for_it_no_longer() -> None:
+    one = gate(stripe=1, tenant=1)
+    one.due(waiting("a", "stripe"), waiting("b", "stripe"), waiting("c", "stripe", "tenant"), waiting("d", "tenant"))
+    assert sorted(one.asked) == ["a", "d"]
+    assert one.edit(tenant=limit(1)) == ["b"], "c waits for the other one still"
+    one.go("d")
+    one.ended("d")
+    assert one.committed() == ["c"]
+    assert one.due(waiting("e", "stripe")) == ["e"], "it is as if no limit were named"
+
+
+def test_a_run_that_is_cancelled_before_it_starts_keeps_its_slot_until_its_claim_and_its_end_are_settled() -> None:
+    """Also for as long as no claim can be taken, since Redis lost its data."""
+    one = gate(stripe=1)
+    one.due(waiting("a", "stripe"), waiting("b", "stripe"))
+    one.moved("a")
+    one.row("a", RunState.PENDING, cancel_requested=True)
+    assert TakeClaims((("a", 1),)) in one.commands
+    one.step(ClaimsDeferred((("a", 1),)))
+    for _ in range(8):
+        one.beat()
+        assert one.step(after=SECOND) == [], "a worker may have started it"
+    assert one.step(ClaimsTaken((("a", 1, True),))) == []
+    assert one.step(after=SECOND) == []
+    assert one.committed() == ["b"]
 
 
 def test_a_limit_that_has_keys_no_more_counts_all_runs_together_whatever_keys_they_name() -> None:
@@ -533,6 +562,47 @@ def test_a_new_leader_learns_by_heartbeats_of_attempts_that_were_given_up() -> N
         one.step(after=2 * SECOND)
         one.beat()
     assert one.state.slots.holders(LimitUse("stripe")) == {"b": None}
+
+
+def forgotten(one: Gate) -> int:
+    return one.state.counts.take()["forgotten", ""]
+
+
+@pytest.mark.parametrize("where", ["taken over", "in the database", "in the database of a full queue"])
+def test_an_attempt_whose_dispatch_the_database_forgot_takes_a_slot_and_is_counted(where: str) -> None:
+    """A database that failed over to a replica which lagged, and a new leader: the row waits, the task runs."""
+    row = waiting("a", "stripe")
+    one = Gate([row] if where == "taken over" else [], CoreSettings(publish_window=10_000, due_page=1))
+    one.edit(stripe=limit(1))
+    one.known["a"] = row
+    if where == "in the database of a full queue":
+        one.due(*(waiting(f"w{number}", "stripe") for number in range(20)))
+    one.beat(queues="p", running=["a"])
+    one.now += 2 * SECOND
+    one.beat(queues="p", running=["a"])
+    assert one.reads == ["a"], "the run is read anew"
+    one.row("a", RunState.SCHEDULED)
+    assert list(one.state.slots.holders(LimitUse("stripe"))) == [task_id("a", 1)]
+    for _ in range(3):
+        one.now += 2 * SECOND
+        assert one.beat(running=["a"]) == [], "its slot is taken"
+    assert forgotten(one) == 1
+    went = []
+    for _ in range(4):
+        one.now += 2 * SECOND
+        went += one.beat()
+    assert len(went) == 1, "nobody lists it any more"
+
+
+def test_an_attempt_of_before_a_retry_is_not_forgotten() -> None:
+    one = gate(stripe=1)
+    one.known["a"] = waiting("a", "stripe", attempt=2, due_at=T0 + HOUR)
+    for _ in range(3):
+        one.now += 2 * SECOND
+        one.beat(running=["a"])
+    one.row("a", RunState.RETRYING)
+    assert list(one.state.slots.holders(LimitUse("stripe"))) == [task_id("a", 1)]
+    assert forgotten(one) == 0
 
 
 def test_what_nobody_receives_is_recalled_for_those_that_wait_for_its_slot_and_goes_behind_them() -> None:

@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from itinerary.protocol.instants import MILLISECOND
 from scheduler_service.core.leader.limiting import full_limit, has_worker
 from scheduler_service.core.leader.parts.slots import uses_of
@@ -120,6 +122,7 @@ class Play:
         return found
 
 
+@pytest.mark.slow
 def test_never_more_than_a_limit_has_and_what_may_go_goes_within_two_passes() -> None:
     handed = 0
     for seed in range(SEEDS):

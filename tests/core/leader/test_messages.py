@@ -13,6 +13,7 @@ from itinerary.protocol.instants import parse_instant
 from itinerary.protocol.progress import Progress
 from itinerary.protocol.wire import entry
 from scheduler_service.core.leader.messages import (
+    CancelRun,
     Failed,
     Heartbeat,
     JobChanged,
@@ -126,6 +127,12 @@ def test_each_request_of_the_api_is_understood() -> None:
     assert decode(entry("job_changed", AT, {"job_id": "j", "change": "added"})) == JobChanged("j", "added")
     assert decode(entry("run_enqueued", AT, {"run_ids": ["a", "b"]})) == RunEnqueued(("a", "b"))
     assert decode(entry("query", AT, {"what": "run", "subject": "r", "reply_to": "k"})) == Query("run", "r", "k")
+
+
+def test_blanks_around_a_body_change_nothing() -> None:
+    at, body = "2026-11-27T10:00:00Z", '{"run_id": "a"}'
+    for text in (body, f" {body}", f"{body}\n"):
+        assert decode({"v": "1", "type": "cancel_run", "at": at, "body": text}) == CancelRun("a")
 
 
 def test_unknown_keys_of_a_newer_worker_are_ignored() -> None:

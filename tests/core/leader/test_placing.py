@@ -116,6 +116,7 @@ def test_a_place_makes_no_version(world: World) -> None:
     assert len(world.store.tables.jobs["a"].versions) == 1
 
 
+@pytest.mark.slow
 def test_an_edit_that_leaves_the_interval_alone_keeps_the_place(world: World) -> None:
     before = balanced(world, "a", "1h")
     after = balanced(world, "a", "1h", title="another", priority=2)
@@ -182,6 +183,7 @@ def test_after_a_fail_over_places_and_map_are_what_they_were(world: World) -> No
     assert (distribution(world), anchors(world)) == (before, places)
 
 
+@pytest.mark.slow
 def test_a_job_that_was_saved_while_nobody_led_is_placed_by_the_next_leader(world: World) -> None:
     balanced(world, "a", "1h")
     row = world.store.tables.jobs["a"]
@@ -358,6 +360,7 @@ def test_a_job_that_is_edited_while_its_place_is_looked_for_gets_one_for_what_it
     assert led.placed_anchor == stored.placed_anchor
 
 
+@pytest.mark.slow
 def test_a_place_that_comes_too_late_to_be_planned_is_looked_for_again(world: World) -> None:
     """The balancer may be busy for longer than a place lies ahead: what is behind the cursor is not taken."""
     world.hold_balancer = True

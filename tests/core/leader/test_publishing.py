@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from itinerary.protocol.errors import BadValue
-from itinerary.protocol.instants import MINUTE, SECOND
+from itinerary.protocol.instants import MILLISECOND, MINUTE, SECOND
 from itinerary.protocol.run_fields import RetryPolicy, read_queue
 from scheduler_service.core.leader.commands import Publish
+from scheduler_service.core.leader.in_flight import redispatch
 from scheduler_service.core.leader.iteration import iterate
 from scheduler_service.core.leader.results import Published, RunsDispatched, RunsRedispatched
+from scheduler_service.core.leader.step import Step
 from scheduler_service.core.run_state import RunState
 from scheduler_service.loops.write_groups import DispatchCommand
 from tests.support.world import World, attempt_of
@@ -98,6 +100,27 @@ def test_marks_alone_wait_while_moves_are_under_way_and_not_for_ever(world: Worl
     assert world.run(sent).published_at is None
     world.advance(6 * SECOND)
     assert world.run(sent).published_at is not None
+
+
+def test_the_time_of_a_publish_is_written_with_its_own_run_or_a_second_later(world: World) -> None:
+    # Alone it would be one more version of the row, for each run.
+    world.workers.listening = False
+    waiting, started = world.enqueue(), world.enqueue()
+    assert world.run(started).published_at is None
+    world.tell("started", task_id=attempt_of(started), worker="w")
+    world.advance(10 * MILLISECOND)
+    assert world.run(started).published_at is not None
+    assert world.run(waiting).published_at is None
+    world.advance(2 * SECOND)
+    assert world.run(waiting).published_at is not None
+
+
+def test_a_run_that_is_to_be_sent_again_is_not_marked_as_sent_before(world: World) -> None:
+    # A leader that died before the second publish would leave it to nobody.
+    world.workers.listening = False
+    run_id = world.enqueue()
+    redispatch(world.state, Step(world.now), [run_id], "generation")
+    assert not world.state.publishing.take_marks_until(world.now)
 
 
 def test_a_publish_of_an_attempt_that_is_over_dates_no_later_one(world: World) -> None:

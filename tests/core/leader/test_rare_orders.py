@@ -27,7 +27,7 @@ def test_a_move_that_comes_back_for_a_run_out_of_memory_is_sent_once_the_run_is_
     sent = world.dispatcher.published.pop()
     world.state.runs.drop(run_id)
     world.state.attempt_over(run_id)
-    world.state.publishing.marks_stored()
+    world.state.publishing.take_marks_until(world.now)
     world.state, commands = iterate(world.state, [RunsDispatched((sent,), ())], world.now)
     assert not [one for one in commands if isinstance(one, Publish)]
     assert [one.run_ids for one in commands if isinstance(one, ReadRuns)] == [(run_id,)]

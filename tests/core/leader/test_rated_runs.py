@@ -13,9 +13,11 @@ from itinerary.protocol.limits import LimitUse, lane_of
 from itinerary.protocol.run_fields import RetryPolicy
 from scheduler_service.core.leader.commands import Apply
 from scheduler_service.core.leader.iteration import next_wake
+from scheduler_service.core.leader.parts.rates import RatedUse
 from scheduler_service.core.leader.past_starts import PruneStarts
 from scheduler_service.core.limits import Bounds, Limit, Rate
 from scheduler_service.core.run_state import RunState
+from tests.support.examples import examples
 from tests.support.fake_rows import QueueRow
 from tests.support.gate import Gate, waiting
 from tests.support.world import World
@@ -126,9 +128,22 @@ def test_each_start_is_stored_with_its_report_and_pruned_when_it_counts_no_longe
     assert not any(isinstance(one, PruneStarts) for one in world.commands)
 
 
+def test_the_next_leader_prunes_what_counts_no_longer_and_rests(world: World) -> None:
+    world.enqueue()
+    world.lead(wait=HOUR)
+    assert world.store.tables.starts != [], "not among the first writes of a leader"
+    assert world.state.rates.room(RatedUse(QUEUE, Rate(1, SECOND))) == 1, "nor read"
+    world.advance(20 * SECOND)
+    assert world.store.tables.starts == []
+    world.commands.clear()
+    world.advance(MINUTE)
+    assert not any(isinstance(one, PruneStarts) for one in world.commands)
+
+
 def test_who_has_no_rate_stores_nothing() -> None:
     world = World()
     world.enqueue()
+    world.lead(wait=0)
     world.advance(MINUTE)
     assert world.store.tables.starts == []
     assert not any(isinstance(one, PruneStarts) for one in world.commands)
@@ -343,7 +358,7 @@ class Trouble:
 
 
 @pytest.mark.slow
-@settings(deadline=None, database=None, max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, database=None, max_examples=examples(40), suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**32))
 def test_no_window_has_too_many_starts_in_any_interleaving(seed: int) -> None:
     trouble = Trouble(seed)

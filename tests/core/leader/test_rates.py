@@ -13,6 +13,7 @@ from itinerary.protocol.instants import HOUR, MILLISECOND, SECOND, Duration, Ins
 from itinerary.protocol.limits import LimitUse
 from scheduler_service.core.leader.parts.rates import MOST_BUCKETS, RatedUse, Rates
 from scheduler_service.core.limits import Rate
+from tests.support.examples import examples
 
 API, TENANT = LimitUse("api"), LimitUse("tenant", "acme")
 TWO = RatedUse(API, Rate(2, 10 * SECOND))
@@ -308,7 +309,7 @@ class History:
         return most
 
 
-@settings(deadline=None, database=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, database=None, max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**32), st.integers(1, 12), st.sampled_from((1, 3, 10, 60)))
 def test_no_window_has_more_starts_than_the_count_whatever_happens(seed: int, count: int, per: int) -> None:
     history = History(Random(seed), RatedUse(API, Rate(count, per * SECOND)))

@@ -1,11 +1,15 @@
 """How edits, pings and time change a monitor."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from itinerary.protocol.errors import BadValues
 from itinerary.protocol.instants import HOUR, MINUTE, SECOND, format_instant, parse_instant
-from scheduler_service.core.contract.monitor_json import read_monitor
+from scheduler_service.core.calendars.closing import closed_by
+from scheduler_service.core.calendars.model import Compiled, NamedDays
+from scheduler_service.core.contract.monitor_json import definition_of, read_monitor
 from scheduler_service.core.monitors.judging import created, edited, expected_after, missed, pinged, state_at
 from scheduler_service.core.monitors.model import Monitor, MonitorContent, MonitorState, PingOutcome
 
@@ -87,3 +91,48 @@ def test_a_schedule_that_is_over_expects_nothing_more() -> None:
     once = monitor({"kind": "once", "at": "2026-11-28T13:00:00Z"})
     up = pinged(once, PingOutcome.SUCCESS, None, NOW + HOUR)
     assert (up.state, up.expected_at, up.alert_at) == (MonitorState.UP, None, None)
+
+
+OPEN = Compiled("Europe/Berlin")
+CLOSED = Compiled("Europe/Berlin", days=(NamedDays(20_786, 20_786, "29 November 2026"),))
+
+
+def closing(schedule: dict[str, Any], compiled: Compiled = CLOSED, **rule: Any) -> MonitorContent:
+    """A definition with a calendar, closed as the store closes it."""
+    plain = content(schedule, calendars={"exclude": ["plant"], **rule})
+    assert plain.calendars is not None
+    return replace(plain, schedule=closed_by(plain.schedule, plain.calendars, {"plant": compiled}))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "rule", "expected"),
+    [
+        (NIGHTLY, {}, "2026-11-30T01:00:00Z"),
+        ({**NIGHTLY, "expr": "0 2 29 * *"}, {"when_excluded": "next_day"}, "2026-11-30T01:00:00Z"),
+        ({**NIGHTLY, "expr": "0 20 29 * *"}, {"when_excluded": "previous_day"}, "2026-11-28T19:00:00Z"),
+        ({"kind": "interval", "every": "12h"}, {}, "2026-11-30T00:00:00Z"),  # the first of its rhythm that is open
+    ],
+)
+def test_no_ping_is_expected_at_a_closed_time(schedule: dict[str, Any], rule: dict[str, Any], expected: str) -> None:
+    new = created("backup", closing(schedule, **rule), NOW)
+    assert new.expected_at == parse_instant(expected)
+    assert new.alert_at == parse_instant(expected) + 30 * MINUTE
+
+
+@pytest.mark.parametrize("schedule", [NIGHTLY, HOURLY])
+def test_a_calendar_that_closes_the_expected_time_before_the_alarm_takes_it_back(schedule: dict[str, Any]) -> None:
+    late = pinged(created("backup", closing(schedule, OPEN), NOW), PingOutcome.SUCCESS, None, NOW + 11 * HOUR)
+    assert missed(late).state is MonitorState.DOWN
+    closed = missed(replace(late, content=closing(schedule)))
+    assert closed.state is MonitorState.UP
+    assert closed.expected_at is not None
+    assert closed.expected_at >= parse_instant("2026-11-29T23:00:00Z")
+    assert closed.alert_at == closed.expected_at + 30 * MINUTE
+
+
+def test_a_monitor_says_calendars_as_a_job_does_and_nothing_of_none() -> None:
+    assert "calendars" not in definition_of(content(NIGHTLY))
+    with pytest.raises(BadValues, match="only wall times move"):
+        content(HOURLY, calendars={"exclude": ["plant"], "when_excluded": "next_day"})
+    with pytest.raises(BadValues, match=r"calendars\.only"):
+        content(NIGHTLY, calendars={"only": 3})

@@ -85,7 +85,6 @@ def test_the_changes_of_a_zone_are_those_in_its_file(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 def test_the_changes_of_every_zone_are_those_in_its_file() -> None:
     for name in zone_names():
         _hold_against_its_file(name)

@@ -15,6 +15,7 @@ from scheduler_service.core.index.expansion import Entry, expand
 from scheduler_service.core.schedules.describe import describe
 from scheduler_service.core.schedules.schedule import canonical_spec, count, latest, occurrences
 from scheduler_service.core.schedules.spec_reading import WEEKDAYS
+from tests.support.examples import examples
 from tests.support.jumps import whole_minutes, zone_and_moment
 from tests.support.moments import at, schedule_of
 from tests.support.oracle import Meaning, fires
@@ -168,7 +169,7 @@ def test_every_engine_fires_when_the_plain_model_does(seed: int) -> None:
 
 
 @pytest.mark.slow
-@settings(RELAXED, max_examples=40)
+@settings(RELAXED, max_examples=examples(40))
 @given(st.integers(0, 2**60))
 def test_days_and_times_forty_times(seed: int) -> None:
     hold_days_against_the_calendar(seed)

@@ -12,6 +12,7 @@ from itinerary.protocol.instants import DAY, SECOND
 from scheduler_service.core.schedules.describe import describe
 from scheduler_service.core.schedules.schedule import occurrences, parse_schedule
 from tests.support.cron_lines import random_line, random_line_of
+from tests.support.examples import examples
 from tests.support.moments import at
 
 START = at("2026-11-01T00:00:00Z")
@@ -94,7 +95,7 @@ def random_spec(dice: random.Random) -> tuple[dict[str, str], bool]:
     return spec, day in ("*", "?") and month == "*" and not more and "#" not in weekday
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**32))
 def test_a_sentence_claims_the_times_of_day_and_the_weekdays_that_fire(seed: int) -> None:
     line, by_weekday = random_spec(random.Random(seed))

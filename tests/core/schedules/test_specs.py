@@ -94,6 +94,9 @@ BAD: list[tuple[Any, str]] = [
     ({"kind": "once", "at": "2027-03-28T02:30:00", "timezone": "Europe/Berlin"}, "schedule.at"),
     ({"kind": "once", "at": "2011-12-30T12:00:00", "timezone": "Pacific/Apia"}, "schedule.at"),
     ({"kind": "once", "at": "2100-02-29T00:00:00Z"}, "schedule.at"),
+    ({"kind": "once", "at": "9999-12-31T23:59:59", "timezone": "America/New_York"}, "schedule.at"),
+    ({"kind": "once", "at": "0001-01-01T00:00:00", "timezone": "Asia/Tokyo"}, "schedule.at"),
+    ({"kind": "interval", "every": "1h", "anchor": "0001-01-01T00:00", "timezone": "Asia/Tokyo"}, "schedule.anchor"),
 ]  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from scheduler_service.core.schedules.schedule import Schedule, count, latest, n
 from scheduler_service.core.schedules.zones import changes_between
 from scheduler_service.core.schedules.zones import zone as load_zone
 from tests.support.cron_lines import Line, random_line, random_line_of
+from tests.support.examples import examples
 from tests.support.jumps import YEAR, zone_and_moment
 from tests.support.oracle import fires
 
@@ -127,20 +128,19 @@ def test_the_random_cases_fire_and_meet_the_jumps_often_enough_to_show_anything(
     assert met > 30
 
 
-@settings(RELAXED, max_examples=200)
+@settings(RELAXED, max_examples=examples(200))
 @given(cases())
 def test_every_engine_fires_when_the_plain_model_does(case: Case) -> None:
     _hold_or_assume(_hold_against_the_model, case)
 
 
-@settings(RELAXED, max_examples=60)
+@settings(RELAXED, max_examples=examples(60))
 @given(cases(dialects=DIALECTS))
 def test_a_line_of_quartz_or_spring_fires_when_it_does_there(case: Case) -> None:
     _hold_or_assume(_hold_against_the_model, case)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_every_engine_fires_when_the_plain_model_does_twenty_thousand_times() -> None:
     _hold_many(20_000, _hold_against_the_model, 0.9, (None, None, *DIALECTS))
 
@@ -164,7 +164,7 @@ def _hold_against_croniter(case: Case) -> None:
     assert ours == [from_datetime(theirs.get_next(datetime).astimezone(UTC)) for _ in range(3)]
 
 
-@settings(RELAXED, max_examples=150)
+@settings(RELAXED, max_examples=examples(150))
 @given(cases(near_jumps=0))
 def test_the_next_runs_are_those_of_croniter_where_no_clock_jumps(case: Case) -> None:
     _hold_or_assume(_hold_against_croniter, case)

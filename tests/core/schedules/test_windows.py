@@ -21,6 +21,7 @@ from scheduler_service.core.schedules.schedule import (
     upcoming,
 )
 from scheduler_service.core.schedules.spec_reading import WEEKDAYS
+from tests.support.examples import examples
 from tests.support.jumps import whole_minutes, zone_and_moment
 from tests.support.moments import at, schedule_of
 from tests.support.window_model import Window
@@ -200,7 +201,7 @@ def test_every_engine_fires_when_the_plain_model_does(seed: int) -> None:
 
 
 @pytest.mark.slow
-@settings(RELAXED, max_examples=100)
+@settings(RELAXED, max_examples=examples(100))
 @given(st.integers(0, 2**60))
 def test_every_engine_fires_when_the_plain_model_does_a_hundred_times(seed: int) -> None:
     hold_against_the_model(case_of(seed))

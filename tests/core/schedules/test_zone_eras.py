@@ -18,6 +18,7 @@ from scheduler_service.core.schedules.zone_sets import ZoneSet, installed_set, u
 from scheduler_service.core.schedules.zones import changes_between, offset_at, zone
 from tests.support import oracle
 from tests.support.cron_lines import random_line
+from tests.support.examples import examples
 from tests.support.moments import at, texts
 from tests.support.tz_files import zone_file_of
 
@@ -137,7 +138,7 @@ class _TwoRules(tzinfo):
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck), database=None)
 @given(st.integers(0, 2**60))
 def test_every_engine_fires_when_the_plain_model_does(seed: int) -> None:
     dice = random.Random(seed)

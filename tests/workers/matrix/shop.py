@@ -174,4 +174,4 @@ if Batches is not None:
 itinerary.attach(app, exclude=["shop.batch"] if Batches is not None and not os.environ.get("CAREFREE") else [])
 
 if __name__ == "__main__":
-    print(json.dumps(mirror.apply_async(("it",), {"more": 1}).get(timeout=30)))
+    print(json.dumps(mirror.apply_async(("it",), {"more": 1}).get(timeout=60)))

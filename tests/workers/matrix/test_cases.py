@@ -12,9 +12,10 @@ import pytest
 
 from tests.support.fresh_environment import CannotInstall, interpreter_of, skip_without_a_registry
 from tests.support.matrix import WHOLE, Column, running_python
+from tests.support.processes import WARM_STOP
 from tests.workers.matrix.worker import Service, Shop
 
-pytestmark = [pytest.mark.slow, pytest.mark.redis, pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.redis, pytest.mark.e2e]
 
 STOPPABLE = ("prefork", "gevent")
 # As the page on workers lists them; Celery 5.7 tells the two limits apart, too.
@@ -76,7 +77,7 @@ def test_autoretry_that_gives_up(shop: Shop) -> None:
 def test_a_request_is_as_if_celery_had_sent_the_run(shop: Shop) -> None:
     sender = shop.spawn(["shop"])
     shop.enqueue("mirror", "it", kwargs={"more": 1})
-    assert sender.wait(60) == 0, sender.output
+    assert sender.wait() == 0, sender.output
     celerys = json.loads(sender.lines[-1])
     ours = shop.ended("mirror")["result"]
     assert ours["shadow"] == "mirror of it"
@@ -162,7 +163,7 @@ def test_batches(shop: Shop) -> None:
 def test_batches_that_could_be_requested_are_refused_at_start(shop: Shop) -> None:
     _needs_batches(shop)
     refused = shop.spawn(shop.by_itinerary("carefree"), CAREFREE="1")
-    assert refused.wait(40) != 0
+    assert refused.wait() != 0
     assert 'attach(app, exclude=["shop.batch"])' in refused.output
 
 
@@ -275,7 +276,7 @@ def test_a_warm_shutdown_finishes_what_runs(shop: Shop) -> None:
     os.kill(shop.worker.pid, signal.SIGTERM)
     shop.worker.wait_for_line("Warm shutdown")
     shop.open_gate("last")
-    assert shop.worker.wait(30) == 0
+    assert shop.worker.wait(WARM_STOP) == 0
     assert shop.ended("last")["result"] == "through"
 
 

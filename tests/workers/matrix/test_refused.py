@@ -17,7 +17,7 @@ from tests.support.matrix import pythons
 from tests.support.processes import Child, project_env
 from tests.workers.matrix.worker import copy_app
 
-pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.matrix, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.matrix]
 
 _OLD_CELERY, _OLD_REDIS = "matrix-refused-celery-5.3.lock", "matrix-refused-redis-4.lock"
 
@@ -44,7 +44,7 @@ def refusal(environment: Environment, folder: Path, **settings: str) -> str:
     del env["PYTHONPATH"]
     worker = [environment.python, "-m", "celery", "-A", "shop", "worker", "-c", "1"]
     with Child(worker, env=env | settings, cwd=folder) as child:
-        assert child.wait(60) != 0
+        assert child.wait() != 0
     return child.output.strip()
 
 

@@ -12,7 +12,7 @@ from celery import Celery
 from itinerary import Client
 from tests.support.deployment import Deployment
 from tests.support.matrix import Column
-from tests.support.processes import Child, project_env, wait_until
+from tests.support.processes import PATIENCE, Child, project_env, wait_until
 
 _APP = (Path(__file__).with_name("shop.py"), Path(__file__).parents[1] / "witness.py")
 
@@ -89,7 +89,7 @@ class Shop:
     def start(self, words: list[str]) -> Child:
         """A worker, ready when this returns."""
         child = self.spawn(words)
-        child.wait_for_line("ready.", 60)
+        child.wait_for_line("ready.")
         return child
 
     def enqueue(self, task: str, *args: Any, name: str = "", queue: str = "", **more: Any) -> str:
@@ -99,7 +99,7 @@ class Shop:
         self.ids[name or task] = run_id
         return run_id
 
-    def ended(self, name: str, timeout: float = 40) -> dict[str, Any]:
+    def ended(self, name: str, timeout: float = PATIENCE) -> dict[str, Any]:
         """The run of this name, once it is final."""
         try:
             return self.service.client.wait(self.ids[name], timeout=timeout)
@@ -122,8 +122,7 @@ class Shop:
         """Wait until task bodies wrote this."""
         wait_until(
             lambda: self.truth.count(line) >= times,
-            30,
-            lambda: f"{line!r} in {self.truth}\n{self.worker.output[-6000:]}",
+            what=lambda: f"{line!r} in {self.truth}\n{self.worker.output[-6000:]}",
         )
 
     def moments(self, task: str, name: str, times: int = 1) -> list[float]:
@@ -132,5 +131,5 @@ class Shop:
         def found() -> list[float]:
             return sorted(float(line.split()[2]) for line in self.truth if line.startswith(f"{task} {name} "))
 
-        wait_until(lambda: len(found()) >= times, 30, lambda: f"{times} of {task} {name} in {self.truth}")
+        wait_until(lambda: len(found()) >= times, what=lambda: f"{times} of {task} {name} in {self.truth}")
         return found()

@@ -17,6 +17,7 @@ from itinerary.client.results import (
     Explanation,
     Freeze,
     Job,
+    KnownTasks,
     Limit,
     Monitor,
     Preview,
@@ -117,6 +118,10 @@ class Reads(ListReads, CalendarReads):
         """The workers whose heartbeats the leader receives."""
         return [Worker.of(item) for item in self._api.object("GET", "/workers")["items"]]
 
+    def tasks(self) -> KnownTasks:
+        """The tasks that living workers say they know."""
+        return KnownTasks.of(self._api.object("GET", "/tasks"))
+
     def queues(self) -> list[Queue]:
         """Every queue that is defined or paused, has runs that wait or are in flight, or workers."""
         return [Queue.of(item) for item in self._whole("/queues", 1000)]
@@ -170,6 +175,11 @@ class Reads(ListReads, CalendarReads):
         """The ids of the current jobs that name the calendar."""
         path = f"/calendars/{segment(calendar_id)}/jobs"
         return [str(job_id) for job_id in self._whole(path, 100)]
+
+    def calendar_monitors(self, calendar_id: str) -> list[str]:
+        """The ids of the monitors that name the calendar."""
+        path = f"/calendars/{segment(calendar_id)}/monitors"
+        return [str(monitor_id) for monitor_id in self._whole(path, 100)]
 
     def _whole(self, path: str, at_once: int, **filters: Any) -> Iterator[Any]:
         asked: dict[str, Any] = {"limit": at_once, **given(**filters)}

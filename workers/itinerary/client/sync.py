@@ -89,12 +89,14 @@ class Client(Views):
         dry_run: bool = False,
         take_over: bool = False,
         plan_version: str | None = None,
+        monitors: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> Plan:
         """Make the jobs of `source` as given, all or nothing; returns the plan that was or would be executed.
 
-        ApiError 409 if `plan_version` is of an older state, or a job belongs to another source.
+        `monitors`, by their ids, are applied with them; None leaves monitors as they are. ApiError 409 if
+        `plan_version` is of an older state, or something belongs to another source.
         """
-        wanted = given(source=source, plan_version=plan_version)
+        wanted = given(source=source, plan_version=plan_version, monitors=monitors)
         flags = {"prune": prune, "dry_run": dry_run, "take_over": take_over}
         return Plan.of(self._api.object("POST", "/jobs/apply", json={**wanted, **flags, "jobs": list(jobs)}))
 

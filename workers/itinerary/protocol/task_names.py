@@ -20,6 +20,12 @@ class TaskNames(NamedTuple):
     names: tuple[str, ...]
     complete: bool
 
+    def warning(self, task: str) -> str | None:
+        """Return a sentence if no living worker knows the task; None too while one may know more than it said."""
+        if not self.complete or task in self.names:
+            return None
+        return f"no living worker knows the task {task}: runs fail until one does; see `itinerary tasks`"
+
 
 def bounded(names: Iterable[str]) -> TaskNames:
     """The first of these names that fit."""

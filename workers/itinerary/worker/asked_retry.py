@@ -43,7 +43,11 @@ def _due_at(options: Mapping[str, Any], timezone: Any) -> Instant:
 
 def _arguments(signature: Any, request: Any) -> tuple[list[Any] | None, dict[str, Any] | None]:
     args, kwargs = list(signature.args or ()), dict(signature.kwargs or {})
-    text = celerys_json(from_python([args, kwargs], lambda value: json.loads(celerys_json(value))))
+    stored = from_python([args, kwargs], lambda value: json.loads(celerys_json(value)))
+    try:
+        text = celerys_json(stored, allow_nan=False)
+    except ValueError as exc:  # without NaN and infinity, which no entry of the inbox can hold
+        raise ValueError(f"retry() was given arguments that JSON cannot hold: {exc}") from None
     if len(text) > ARGUMENTS_LIMIT:
         if args == list(request.args or ()) and kwargs == dict(request.kwargs or {}):
             return None, None

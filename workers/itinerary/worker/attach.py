@@ -7,7 +7,6 @@ Promises that a worker which cannot give its tasks the claim does not start.
 import logging
 import os
 import sys
-import threading
 from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
@@ -24,29 +23,28 @@ from itinerary.worker import reporting
 from itinerary.worker.asked_retry import AskedRetry
 from itinerary.worker.beacon import compared, gets_runs
 from itinerary.worker.claim import Verdict, claim
-from itinerary.worker.claimable import hindrance, refusal
+from itinerary.worker.claimable import UNCLAIMABLE, Unattached, hindrance, refusal
 from itinerary.worker.connection import RedisConnection, connection_of, is_redis
 from itinerary.worker.current import running
-from itinerary.worker.delivery import NO_LIMITS, TERMINATED, TIMED_OUT, Limits, is_ours
+from itinerary.worker.delivery import NO_LIMITS, REVOKED, TERMINATED, TIMED_OUT, WORKER_LOST, Limits, is_ours
 from itinerary.worker.escapes import learn_escapes
 from itinerary.worker.green import mend_kombu
-from itinerary.worker.heartbeat import Heartbeater, PendingSend
+from itinerary.worker.heartbeat import Heartbeater
 from itinerary.worker.held import HeldRequests, started_at
 from itinerary.worker.hiding import learn_hidden_names
 from itinerary.worker.intake import Intake
 from itinerary.worker.known_tasks import KnownTasks
 from itinerary.worker.mixin import Claiming, delivery_of, give_claim, own_error
+from itinerary.worker.pending import PendingSend
 from itinerary.worker.pool_registry import PoolRegistry
 from itinerary.worker.publish_signals import fire_at_claims
 from itinerary.worker.releases import unfit_releases
 from itinerary.worker.reporting import ANY_TOKEN, ReportBuilder
-from itinerary.worker.starting import or_end
+from itinerary.worker.starting import app_that_runs, or_end, require_known_pool
 from itinerary.worker.task_logs import Captured, TaskLogs, logs_of, read_captured
+from itinerary.worker.warm_stop import keep_what_was_given
 
-WORKER_LOST: Final = "worker_lost"
-REVOKED: Final = "revoked"
 _POOL_OF_PROCESSES: Final = "celery.concurrency.prefork"
-_UNTRIED_POOL: Final = "celery.concurrency.eventlet"
 
 log = logging.getLogger("itinerary.worker")
 
@@ -141,6 +139,7 @@ class Attachment:
         if self._connection is not None:
             self.arm_again()  # tasks that the process registers at its start
         elif sender:  # a fresh interpreter, not prepared before a fork
+            self._app = app_that_runs(self._app)
             self._arm(str(sender))
 
     def _arm(self, worker: str) -> None:
@@ -157,8 +156,7 @@ class Attachment:
         learn_hidden_names(os.environ)
         self._worker = worker
         self._main_pid = self._main_pid or os.getpid()
-        refused = self._give_claims(self._connection, registry)
-        if refused:
+        if refused := self._give_claims(self._connection, registry):
             sys.exit("; ".join(f"itinerary: {refusal(name, why)}" for name, why in refused.items()))
 
     def _give_claims(self, connection: RedisConnection, registry: PoolRegistry) -> dict[str, str]:
@@ -201,8 +199,7 @@ class Attachment:
         if sender.app is not self._app or self._connection is None or self._registry is None:
             return
         pool = type(sender.pool).__module__
-        if pool == _UNTRIED_POOL:  # its authors advise against new use
-            sys.exit("itinerary: the pool eventlet is not supported; use -P gevent, prefork, threads or solo")
+        require_known_pool(pool)
         self._heartbeater = Heartbeater(self._connection, self._registry, self._worker, sender, self._received)
         self._registry.on_waiting = self._heartbeater.beat_soon
         self._heartbeater.watched = None if self._logs is None else self._logs.watched
@@ -210,7 +207,8 @@ class Attachment:
         if not self._compared:
             self._heartbeater.asks = partial(gets_runs, self._app, self._connection)
         if pool == _POOL_OF_PROCESSES:
-            threading.Thread(target=self._registry.listen, name="itinerary-board", daemon=True).start()
+            self._registry.start_listening()
+            keep_what_was_given(sender)
         self._heartbeater.start()
 
     def _on_shutdown(self, sender: Any, **_: Any) -> None:
@@ -227,9 +225,12 @@ class Attachment:
         if isinstance(exception, TimeLimitExceeded):
             self._report_for_child(task_id, exception, TIMED_OUT)
 
-    def child_lost(self, task_id: str, exc: WorkerLostError, retry: AskedRetry | None) -> None:
-        """Report that the process of this task is gone; `retry` if the task is to be retried for that."""
-        self._report_for_child(task_id, exc, WORKER_LOST, retry=retry)
+    def child_lost(self, task_id: str, exc: WorkerLostError | Unattached, retry: AskedRetry | None) -> None:
+        """Report that the process of this task is gone, `retry` if it is to be retried for that; or cannot claim it."""
+        if isinstance(exc, WorkerLostError):
+            self._report_for_child(task_id, exc, WORKER_LOST, retry=retry)
+        elif (request := self._received.of(task_id)) is not None:
+            self.refuse(request.request_dict, exc, UNCLAIMABLE)
 
     def _on_revoked(self, request: Any, terminated: bool, expired: bool, **_: Any) -> None:
         """Report a revoked task, unless the signalled child or greenlet can still report itself.

@@ -11,7 +11,12 @@ from celery.utils.imports import symbol_by_name
 from celery.worker import strategy
 from celery.worker.request import Request
 
+UNCLAIMABLE: Final = "unclaimable"
 _WAYS_TO_THE_POOL: Final = ("execute", "execute_using_pool")
+
+
+class Unattached(Exception):
+    """A task that is not started, since its process cannot claim it."""
 
 
 def hindrance(task: Any) -> str | None:

@@ -7,7 +7,9 @@ a child forked at the wrong moment would inherit it closed.
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from hashlib import sha1
 from typing import Any, Final, TypeVar
 
 import redis
@@ -17,6 +19,7 @@ from itinerary.protocol.keys import KEY_PREFIX_VARIABLE, Keys, read_prefix
 from itinerary.protocol.sentinel_urls import celerys_sentinel_url, is_sentinel, read_sentinel_url
 from itinerary.protocol.service_urls import redis_url
 from itinerary.sentinel_client import master_client
+from itinerary.worker.lines import Lines
 
 T = TypeVar("T")
 
@@ -24,6 +27,8 @@ REDIS_VARIABLE: Final = "ITINERARY_REDIS_URL"
 AWAY: Final = (redis.RedisError, OSError)
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 2.0
+# The server has started anew, or its user may only send whole scripts.
+_NOT_RUN: Final = (redis.exceptions.NoScriptError, redis.exceptions.NoPermissionError)
 
 log = logging.getLogger("itinerary.worker")
 
@@ -34,20 +39,42 @@ class RedisConnection:
     def __init__(self, url: str, key_prefix: str = "") -> None:
         self._url = url
         self.keys = Keys(key_prefix)
-        self._clients: dict[int, redis.Redis] = {}
+        self._clients: dict[int, tuple[redis.Redis, Lines]] = {}
 
     @property
     def client(self) -> redis.Redis:
         """This process's client."""
+        return self._of_process()[0]
+
+    def _of_process(self) -> tuple[redis.Redis, Lines]:
         pid = os.getpid()
-        client = self._clients.get(pid)
-        if client is None:
-            self._clients = {pid: (client := _connect(self._url))}
-        return client
+        known = self._clients.get(pid)
+        if known is None:
+            client = _connect(self._url)
+            self._clients = {pid: (known := (client, Lines(client)))}
+        return known
 
     def run_script(self, text: str, keys: list[str], args: list[str]) -> Any:
-        """Run EVAL; the script may have run even if this raises."""
-        return self.client.eval(text, len(keys), *keys, *args)
+        """Run the script, by its name where Redis knows it; it may have run even if this raises."""
+        (answer,) = self.run_scripts(text, [(keys, args)])
+        if isinstance(answer, redis.ResponseError):
+            raise answer
+        return answer
+
+    def run_scripts(self, text: str, calls: Sequence[tuple[list[str], list[str]]]) -> list[Any]:
+        """Run the script for each (keys, args) in one round trip; an answer may be the error of its call."""
+        lines, name = self._of_process()[1], _name(text)
+        answers = lines.ask([["EVALSHA", name, len(keys), *keys, *args] for keys, args in calls])
+        for n, answer in enumerate(answers):
+            if isinstance(answer, _NOT_RUN):
+                keys, args = calls[n]
+                (answers[n],) = lines.ask([["EVAL", text, len(keys), *keys, *args]])
+        return answers
+
+
+@cache
+def _name(text: str) -> str:
+    return sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
 def patiently(action: Callable[[], T], doing: str) -> T:

@@ -44,6 +44,8 @@ from itinerary.worker.tracing import TaskSpan
 
 TIMED_OUT: Final = "timed_out"
 TERMINATED: Final = "terminated"
+WORKER_LOST: Final = "worker_lost"
+REVOKED: Final = "revoked"
 IGNORED: Final = "ignored"
 REJECTED: Final = "rejected"
 
@@ -178,7 +180,7 @@ class Delivery:
             self.retry = AskedRetry(reporting.clock() + int(pause * SECOND), None, None, retries + 1)
 
     def end(self, state: str | None, outcome: object) -> None:
-        """Report how it ended, and hold the slot until Redis has the report."""
+        """Report how it ended, and hold the slot until the worker's main process or Redis has the report."""
         ended_at = time.time_ns()
         while True:
             try:
@@ -200,6 +202,8 @@ class Delivery:
     def _send(self, report: Report) -> None:
         kept = None if self.log is None else self.log.end(report.kind != "succeeded")
         if self.won:
+            if self.registry.hand_over(report, self.token, kept):
+                return
             self.registry.report_sent(report, self.token)
         patiently(
             lambda: reporting.send(self.connection, report, self.token, self.won, log=kept),

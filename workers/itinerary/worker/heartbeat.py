@@ -1,23 +1,23 @@
-"""The worker's main process: reports every two seconds what it runs and holds, and reports for killed children.
+"""The worker's main process: sends its pool's reports, those for killed children, and every two seconds what it holds.
 
 Owns one daemon thread, started when the worker is ready. Promises that held reports are sent in order before the next
-heartbeat. A child told to stop is listed until it is gone or has reported. In a new epoch of Redis it repeats recent
-reports before its heartbeat names that epoch. Never blocks Celery's event loop, and never runs in a pool child.
+heartbeat, and that a warm shutdown waits for them. While Redis is away it takes no more of them: then each task's own
+process holds its report, and its slot with it. A child told to stop is listed until it is gone or has reported. In
+a new epoch of Redis it repeats recent reports before its heartbeat names that epoch. Never blocks Celery's event loop,
+and never runs in a pool child.
 """
 
 import logging
-import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import zip_longest
 from typing import Any, Final
 from uuid import uuid4
 
-from celery.worker import state
-
+from itinerary.protocol.attempt_logs import PackedLog
 from itinerary.protocol.batches import batched
 from itinerary.protocol.instants import format_instant
 from itinerary.protocol.progress import PROGRESS_FIELD, listed
@@ -32,12 +32,14 @@ from itinerary.protocol.wire import (
     entry,
 )
 from itinerary.version import VERSION
-from itinerary.worker.claim import Verdict
 from itinerary.worker.connection import AWAY, RedisConnection
-from itinerary.worker.delivery import is_ours
 from itinerary.worker.held import HeldRequests
-from itinerary.worker.pool_registry import PoolRegistry
-from itinerary.worker.reporting import clock, is_reported, send
+from itinerary.worker.listing import Listing
+from itinerary.worker.outbox import HandedOver, Outbox
+from itinerary.worker.pending import PendingSend
+from itinerary.worker.pool_registry import KEPT_SECONDS, PoolRegistry, is_gone
+from itinerary.worker.reporting import Report, clock, is_reported, send
+from itinerary.worker.warm_stop import ends_at_once
 from itinerary.worker.watched import WatchedAttempts, find_watched
 
 EVERY: Final = float(HEARTBEAT_SECONDS)
@@ -48,21 +50,8 @@ _ASKED_FIRST_AFTER: Final = 10.0
 _TRIED_AGAIN_AFTER: Final = 0.5
 # An id has at most 300 characters, a progress 200, and an inbox entry half a million.
 _IN_ONE_ENTRY: Final = 600  # two such lists fit into one entry of the inbox, the first with progress
-_LISTED_AT_ONCE: Final = 20_000
 
 log = logging.getLogger("itinerary.worker")
-
-
-@dataclass(frozen=True, slots=True)
-class PendingSend:
-    """An action that must reach Redis and may be repeated; with `pid`, only once that process or greenlet is gone.
-
-    An action that returns `Verdict.WAIT` is repeated after the next heartbeat.
-    """
-
-    task_id: str
-    action: Callable[[], object]
-    pid: int | None = None
 
 
 class Heartbeater(threading.Thread):
@@ -76,28 +65,32 @@ class Heartbeater(threading.Thread):
         self._registry = registry
         self._worker = worker
         self._consumer = consumer
-        self._requests = received
+        self._listing = Listing(registry, received)
+        self._outbox = Outbox(connection)
         self._since = format_instant(clock())
         self._inbox: queue.SimpleQueue[PendingSend | None] = queue.SimpleQueue()
         self._held: list[PendingSend] = []
         self._leaving: list[PendingSend] = []
         self._not_yet: list[PendingSend] = []
         self._epoch: str | None = None
-        self._missing: set[str] = set()
-        self._over: set[str] = set()
-        self._listed_until = 0
         self._beaten_at = float("-inf")
+        self._away_at = float("-inf")
         self._pause = EVERY
         self._hurried = False
         self._stopping = False
         self._asked_at = time.monotonic() - _ASKED_EVERY + _ASKED_FIRST_AFTER
         self.asks: Callable[[], bool] = lambda: True
         self.watched: WatchedAttempts | None = None
+        registry.on_report = self._take
         self.known: Callable[[dict[str, Any], int], list[Any]] = lambda body, part: []
 
     def enqueue(self, pending: PendingSend) -> None:
         """Send this soon, repeatedly until Redis answers."""
         self._inbox.put(pending)
+
+    def _take(self, report: Report, token: str, kept: PackedLog | None) -> None:
+        if self._outbox.add(HandedOver(report, token, kept)):
+            self._inbox.put(None)
 
     def beat_soon(self) -> None:
         """Send the next heartbeat early, because a claim waits for it."""
@@ -107,16 +100,27 @@ class Heartbeater(threading.Thread):
     def run(self) -> None:
         """Send reports as they come, and heartbeats every two seconds or sooner if requested, until `stop`."""
         while not self._stopping:
-            self._collect(self._next_beat() - time.monotonic())
+            self._collect(min(self._next_beat(), self._outbox.due_at()) - time.monotonic())
             if not self._deliver():
+                self._away_at = time.monotonic()
+                self._registry.take_reports(False)
                 self._collect(_TRIED_AGAIN_AFTER)
             elif time.monotonic() >= self._next_beat():
                 self._hurried = False
-                self._pause = EVERY if self._beat() else _TRIED_AGAIN_AFTER
+                is_there = self._beat()
+                self._registry.take_reports(is_there and not self._stopping)
+                self._pause = EVERY if is_there else _TRIED_AGAIN_AFTER
                 self._beaten_at = time.monotonic()
                 self._ask()
                 find_watched(self.watched, self._connection, self._registry.all_claimed)
-                self._held, self._not_yet = [*self._not_yet, *self._held], []
+                if is_there:
+                    self._try_again(took_a_heartbeat=True)
+                else:
+                    self._away_at = self._beaten_at
+
+    def _try_again(self, *, took_a_heartbeat: bool) -> None:
+        self._held, self._not_yet = [*self._not_yet, *self._held], []
+        self._outbox.try_again(took_a_heartbeat=took_a_heartbeat)
 
     def _ask(self) -> None:
         """Repeat the open check once a minute, beside the heartbeats, until it succeeds."""
@@ -129,12 +133,27 @@ class Heartbeater(threading.Thread):
         return self._beaten_at + (min(self._pause, _TRIED_AGAIN_AFTER) if self._hurried else self._pause)
 
     def stop(self) -> None:
-        """Send the pending reports and a farewell to the leader; bounded, since Redis may be away."""
+        """Send the pending reports and a farewell to the leader; bounded, but for the pool's reports.
+
+        Those are waited for while Redis is away, as each process of the pool would, unless the worker must end at once.
+        """
         self._stopping = True
+        self._registry.take_reports(False)
+        self._registry.all_claimed()  # takes in what the processes of the pool left
         self._inbox.put(None)
         self.join(_FAREWELL_WITHIN)
-        if not self.is_alive() and self._deliver():
-            self._beat(farewell=True)
+        while self.is_alive() and self._is_waited_for():
+            self.join(_TRIED_AGAIN_AFTER)
+        while not self.is_alive():
+            self._try_again(took_a_heartbeat=False)
+            if self._deliver() and self._beat(farewell=True):
+                return
+            if not self._is_waited_for():
+                return
+            time.sleep(_TRIED_AGAIN_AFTER)
+
+    def _is_waited_for(self) -> bool:
+        return bool(self._outbox.attempts()) and not ends_at_once()
 
     def _collect(self, seconds: float) -> None:
         """Receive pending sends, waiting up to `seconds` for the first."""
@@ -150,27 +169,30 @@ class Heartbeater(threading.Thread):
         while not self._inbox.empty():
             self._collect(0)
         greenlets = getattr(self._consumer.pool, "_pool_map", {})  # gevent's "pids" are not processes
-        gone = [pending for pending in self._leaving if pending.pid not in greenlets and _is_gone(pending.pid)]
+        gone = [pending for pending in self._leaving if pending.pid not in greenlets and is_gone(pending.pid)]
+        if gone:
+            self._registry.all_claimed()  # takes in what they left
         self._held += gone
         self._leaving = [pending for pending in self._leaving if pending not in gone]
         try:
+            # A child's own report first: then that of its death finds the attempt reported.
+            is_due = self._stopping or self._outbox.due_at() <= time.monotonic()
+            if is_due or self._held or self._leaving:
+                self._outbox.write()
             self._leaving = [pending for pending in self._leaving if not is_reported(self._connection, pending.task_id)]
             while self._held:
-                self._do(self._held[0])
+                self._perform(self._held[0])
                 del self._held[0]
         except AWAY as exc:
-            log.warning("redis is away, reports are held count=%d: %s", len(self._held), exc)
+            count = len(self._held) + len(self._outbox.attempts())
+            log.warning("redis is away, reports are held count=%d: %s", count, exc)
             return False
         return True
 
-    def _do(self, pending: PendingSend) -> None:
-        try:
-            if pending.action() is Verdict.WAIT:
-                self._not_yet.append(pending)
-        except AWAY:
-            raise
-        except Exception:
-            log.exception("a report cannot be sent and is given up")  # it would block all later ones
+    def _perform(self, pending: PendingSend) -> None:
+        repeated = pending.perform()
+        if repeated is not None:
+            self._not_yet.append(repeated)
 
     def _beat(self, farewell: bool = False) -> bool:
         """Send one heartbeat; False if Redis is away.
@@ -199,11 +221,15 @@ class Heartbeater(threading.Thread):
         answer: Any = self._connection.run_script(QUERY_EPOCH, keys, [uuid4().hex])
         name = str(answer[0])
         if name == self._epoch:
-            self._registry.forget_old()
+            if time.monotonic() - self._away_at > KEPT_SECONDS:  # what was held meanwhile may just have been written
+                self._registry.forget_old()
             return False
-        kept = self._registry.recent_reports()
+        recent = self._registry.recent_reports()
+        unsent = set(self._outbox.attempts())  # these are no repetition
+        kept = [one for one in recent if one.report.task_id not in unsent]
         for one in kept:
-            send(self._connection, one.report, one.token, claimed=True, again=True)
+            action = partial(send, self._connection, one.report, one.token, claimed=True, again=True)
+            self._perform(PendingSend(one.report.task_id, action))
         if kept:
             log.warning("redis may have lost data, reports are sent again count=%d", len(kept))
         self._epoch = name
@@ -241,59 +267,18 @@ class Heartbeater(threading.Thread):
         return lists if farewell else [*lists, *self.known(body, len(lists))]
 
     def _listed(self) -> tuple[list[str], list[str]]:
-        """The attempts (running, received): claimed ones are running; the others wait for their claim or their turn."""
         claimed = self._registry.all_claimed()
-        ours = [request.id for request in _snapshot(state.requests) if is_ours(request.request_dict)]
-        held = set(self._requests.unacknowledged())
-        missing = claimed.difference(ours)
-        # Not at once: the report for a killed child may be about to need it.
-        over = missing & self._missing
-        self._registry.over(over)
-        # A second message of an attempt that ran here and ended may still wait here: that does not keep it alive.
-        self._over = (self._over | over) & held
-        self._missing = missing
-        leaving = [pending.task_id for pending in self._leaving]
-        waiting = [t for t in ours if t not in claimed]
-        waiting += held.difference(ours, claimed, self._over)
-        return [*(t for t in ours if t in claimed), *leaving], self._in_turn(waiting)
-
-    def _in_turn(self, waiting: list[str]) -> list[str]:
-        """The ids that fit into one heartbeat; the others follow in the next ones."""
-        if len(waiting) <= _LISTED_AT_ONCE:
-            return waiting
-        waiting.sort()
-        at = self._listed_until % len(waiting)
-        self._listed_until = at + _LISTED_AT_ONCE
-        return (waiting[at:] + waiting[:at])[:_LISTED_AT_ONCE]
+        return self._listing.next(claimed, [*self._outbox.attempts(), *(one.task_id for one in self._leaving)])
 
     def _concurrency(self) -> int:
-        """The number of tasks that can run at once; Celery below 5.7 counts running greenlets for a green pool."""
+        """The number of tasks that can run at once; Celery below 5.7 counts running greenlets for a green pool.
+
+        Celery counts below zero where a child is told twice to go, and the leader would refuse such a heartbeat.
+        """
         pool = self._consumer.pool
         places = "limit" if getattr(pool, "is_green", False) else "num_processes"
-        return int(getattr(pool, places, 0) or 0)
+        return max(0, int(getattr(pool, places, 0) or 0))
 
     def _queues(self) -> list[str]:
         consumed: Mapping[str, Any] = self._consumer.app.amqp.queues.consume_from
         return sorted(consumed)
-
-
-def _is_gone(pid: int | None) -> bool:
-    """Whether a pool child has ended; a pool of threads reports our own process."""
-    if pid is None or pid == os.getpid():
-        return True
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return True
-    except PermissionError:
-        return False
-    return False
-
-
-def _snapshot(requests: Mapping[str, Any]) -> Iterable[Any]:
-    """The worker's requests, while its main thread may change them."""
-    while True:
-        try:
-            return list(requests.values())
-        except RuntimeError:
-            continue  # changed while copied

@@ -17,12 +17,13 @@ from celery.exceptions import NotRegistered
 from kombu.exceptions import ContentDisallowed, DecodeError
 from redis.exceptions import DataError
 
+from itinerary.worker.claimable import UNCLAIMABLE
 from itinerary.worker.delivery import is_ours
+from itinerary.worker.unattached import guard
 
 UNKNOWN_TASK: Final = "unknown_task"
 UNDECODABLE: Final = "undecodable"
 MALFORMED: Final = "malformed"
-UNCLAIMABLE: Final = "unclaimable"
 _SHOWN: Final = 300
 _EVENTS_WITHIN: Final = 0.1
 _OF_A_MESSAGE: Final = (ValueError, TypeError, LookupError, AttributeError, RecursionError, DataError)
@@ -55,6 +56,7 @@ class Intake(bootsteps.StartStopStep):
         errors = (*consumer.connection_errors, *consumer.channel_errors)
         self._away = tuple(kind for kind in errors if not issubclass(kind, _OF_A_MESSAGE))
         self._flush_at = float("-inf")
+        self._guard_pool: Callable[[], None] | None = partial(guard, consumer.pool)
         self._create_handler = consumer.create_task_handler
         self._update_strategies = consumer.update_strategies
         consumer.create_task_handler = self._handler
@@ -83,6 +85,7 @@ class Intake(bootsteps.StartStopStep):
 
     def _guard(self, channel: Any) -> Any:
         channel.handlers |= {name: self._guarded(read) for name, read in channel.handlers.items()}
+        channel.qos.restore_unacked = partial(_put_back, channel, channel.qos.restore_unacked)
         return channel
 
     def stop(self, consumer: Any) -> None:
@@ -152,6 +155,9 @@ class Intake(bootsteps.StartStopStep):
         return answer
 
     def _strategies(self) -> None:
+        guard_pool, self._guard_pool = self._guard_pool, None
+        if guard_pool is not None:  # by now the pool has started, and Celery takes its methods for the first time
+            guard_pool()
         self.desk.before_strategies()
         self._update_strategies()
 
@@ -169,6 +175,14 @@ def _undecodable(message: Any, exc: Exception) -> tuple[Any, Exception, str]:
 
 def _invalid(body: Any, message: Any, exc: Exception) -> tuple[Any, Exception, str]:
     return message, exc, UNDECODABLE if isinstance(exc, ContentDisallowed | DecodeError) else MALFORMED
+
+
+def _put_back(channel: Any, restore: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Put back what is not acknowledged; nothing once the channel has lost its connection.
+
+    Celery 5.7 closes a broken connection twice: the second time kombu's error would end the worker.
+    """
+    return None if channel.connection.client is None else restore(*args, **kwargs)
 
 
 def _flaw(headers: Any) -> tuple[Exception, str] | None:

@@ -17,6 +17,7 @@ from celery.utils.imports import symbol_by_name
 
 from itinerary.worker.asked_retry import AskedRetry
 from itinerary.worker.claim import Verdict
+from itinerary.worker.claimable import Unattached
 from itinerary.worker.connection import RedisConnection
 from itinerary.worker.current import running
 from itinerary.worker.delivery import NO_LIMITS, Delivery, Limits, is_ours
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 else:  # generic from Celery 5.7 on
     _Task = Task
 
-Lost = Callable[[str, WorkerLostError, AskedRetry | None], None]
+Lost = Callable[[str, WorkerLostError | Unattached, AskedRetry | None], None]
 SLOT: Final = "itinerary_delivery"
 """The attribute of a request that holds its delivery."""
 _LONGEST_CHAIN: Final = 100
@@ -167,7 +168,8 @@ def give_claim(
 ) -> bool:
     """Put the mixin before the task's class; False if it is there already (its worker's name is updated).
 
-    `lost` is called in the main process with the id of an attempt whose process is gone, and the retry that it wants.
+    `lost` is called in the main process for an attempt whose process is gone, or cannot claim it. It is given the
+    retry that the attempt wants.
     `limits` are the worker's, for tasks that have none; without `logs` no log is kept.
     """
     kind = type(task)

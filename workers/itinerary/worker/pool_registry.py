@@ -2,28 +2,37 @@
 
 Pool children send it datagrams, which arrive whole or not at all, however they die. Promises that an attempt counts as
 claimed only after its claim was won. After Redis lost data, the reports of the last minute before can be sent again, in
-order. Never talks to Redis. Children take no lock here: one may be forked while it is held.
+order. A report may be handed over: then the main process sends it. Never talks to Redis. Children take no lock here:
+one may be forked while it is held.
 """
 
 import json
 import logging
+import mmap
 import os
 import select
 import socket
+import struct
 import threading
 import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from itinerary.protocol.attempt_logs import PackedLog
 from itinerary.protocol.progress import Progress
 from itinerary.worker.reporting import Report
 
 KEPT_SECONDS: Final = 60.0
 PROGRESS_EVERY: Final = 1.0
+# Longer than from heartbeat to heartbeat: a main process that is frozen is soon handed nothing more.
+_TAKES_FOR: Final = 5.0
+_INSTANT: Final = struct.Struct("d")
+# So that the thread that listens wakes for many datagrams, not for each.
+_GATHERS_FOR: Final = 0.004
 _KEPT_BYTES: Final = 32 * 1024 * 1024
 _DATAGRAM: Final = 1024 * 1024
 _PLAIN_BELOW: Final = 32 * 1024
@@ -42,10 +51,12 @@ class Kept:
 
 
 Shown = Callable[[], Progress | None]
+Sender = Callable[[Report, str, PackedLog | None], None]
 
 
 class PoolRegistry:
-    """Created in the main process before its children: they call `claimed`, `shows_progress`, `waiting`, `report_sent`.
+    """Created in the main process before its children: they call `claimed`, `shows_progress`, `waiting`, `report_sent`,
+    `hand_over`.
 
     A child that shows progress has a thread that sends what is new of it, once a second.
     """
@@ -66,7 +77,9 @@ class PoolRegistry:
         self._size = 0
         self._has_reported = False
         self._closed = False
+        self._takes_until = mmap.mmap(-1, _INSTANT.size)  # shared with the children
         self.on_waiting: Callable[[], None] = lambda: None
+        self.on_report: Sender | None = None
 
     def close(self) -> None:
         """Stop receiving from children."""
@@ -102,7 +115,20 @@ class PoolRegistry:
 
     def report_sent(self, report: Report, token: str) -> None:
         """Note a report that is about to be sent."""
-        self._send({"report": asdict(report), "token": token})
+        self._send({"report": _as_json(report), "token": token})
+
+    def take_reports(self, take: bool) -> None:
+        """Let `on_report` send what is handed over in the next seconds, or let each process send its own."""
+        until = self._clock() + _TAKES_FOR if take else 0.0
+        _INSTANT.pack_into(self._takes_until, 0, until)
+
+    def hand_over(self, report: Report, token: str, log: PackedLog | None) -> bool:
+        """Note a report that the main process is to send; False if the caller must."""
+        (until,) = _INSTANT.unpack_from(self._takes_until)
+        if self._clock() >= until:
+            return False
+        packed = None if log is None else [log.text, log.end]
+        return self._send({"report": _as_json(report), "token": token, "log": packed})
 
     def is_claimed(self, task_id: str) -> bool:
         """Whether this attempt has its claim; true as long as no process ever reported one, since then none can."""
@@ -133,8 +159,11 @@ class PoolRegistry:
             while self._kept and self._kept[0].at < self._clock() - KEPT_SECONDS:
                 self._size -= self._kept.popleft().size
 
-    def listen(self) -> None:
-        """Receive from the children at once, so that none has to wait; for a thread of its own."""
+    def start_listening(self) -> None:
+        """Receive from the children within milliseconds, so that none has to wait; in a thread of its own."""
+        threading.Thread(target=self._listen, name="itinerary-board", daemon=True).start()
+
+    def _listen(self) -> None:
         while not self._closed:
             try:
                 select.select([self._reading], [], [])
@@ -146,6 +175,7 @@ class PoolRegistry:
                 raise
             if waiting:
                 self.on_waiting()
+            time.sleep(_GATHERS_FOR)
 
     def _tell_progress(self) -> None:
         """Send what is new, for the life of the child: its attempts come one after the other."""
@@ -159,20 +189,22 @@ class PoolRegistry:
                     self._send({"progress": latest})
             time.sleep(PROGRESS_EVERY)
 
-    def _send(self, word: dict[str, Any]) -> None:
+    def _send(self, word: dict[str, Any]) -> bool:
         if os.getpid() == self._pid:
             with self._lock:
                 waiting = self._receive()
                 waiting = self._take_in(word, 0) or waiting
             if waiting:
                 self.on_waiting()
-            return
+            return True
         text = json.dumps(word).encode()
         try:
             self._writing.send(text if len(text) < _PLAIN_BELOW else zlib.compress(text, 1))
         except OSError as exc:
             # The main process is gone, and we soon too; or the text exceeds the system's limit.
             log.warning("the worker's main process could not be told %d bytes: %s", len(text), exc)
+            return False
+        return True
 
     def _receive(self) -> bool:
         """Process all datagrams; return whether a claim waits."""
@@ -183,7 +215,7 @@ class PoolRegistry:
             except BlockingIOError:
                 return waiting
             whole = text if text.startswith(b"{") else zlib.decompress(text)
-            waiting = self._take_in(json.loads(whole), len(whole)) or waiting
+            waiting = self._take_in(json.loads(whole.decode()), len(whole)) or waiting
 
     def _take_in(self, word: dict[str, Any], size: int) -> bool:
         if "claimed" in word:
@@ -196,6 +228,8 @@ class PoolRegistry:
         elif "report" in word:
             report = Report(**word["report"])
             self._keep(Kept(report, word["token"], self._clock(), size or len(str(report.body))))
+            if "log" in word and self.on_report is not None:
+                self.on_report(report, word["token"], PackedLog(*word["log"]) if word["log"] else None)
         return "waiting" in word
 
     def _keep(self, kept: Kept) -> None:
@@ -203,3 +237,20 @@ class PoolRegistry:
         self._size += kept.size
         while self._size > _KEPT_BYTES:
             self._size -= self._kept.popleft().size
+
+
+def _as_json(report: Report) -> dict[str, Any]:
+    return {"task_id": report.task_id, "kind": report.kind, "at": report.at, "body": dict(report.body)}
+
+
+def is_gone(pid: int | None) -> bool:
+    """Whether a pool child has ended; a pool of threads reports our own process."""
+    if pid is None or pid == os.getpid():
+        return True
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        return False
+    return False

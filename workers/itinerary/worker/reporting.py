@@ -1,9 +1,9 @@
 """A worker's reports to the leader, and how their arrival is ensured.
 
-Promises one terminal report per attempt in the stream, from the task's own process or, for a killed child, from the
-main process. The same script also writes a result key, which outlives a trimmed stream. While Redis is away, the
-process that created a report holds it, its slot stays taken, and heartbeats still list it. If we die here, the leader
-declares the attempt lost. Never decides what becomes of a run.
+Promises one terminal report per attempt in the stream. The worker's main process writes it while the pool takes the
+next task, and writes those of killed children. The same script also writes a result key, which outlives a trimmed
+stream. While Redis is away, the process that created a report holds it, and its slot stays taken. Heartbeats list an
+attempt until its report is written. If we die before, the leader declares it lost. Never decides what becomes of a run.
 """
 
 import time
@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from itinerary.protocol.attempt_logs import LONGEST_PACKED, PackedLog
 from itinerary.protocol.instants import SECOND, Instant, format_instant
+from itinerary.protocol.keys import Keys
 from itinerary.protocol.wire import AGAIN_FIELD, entry
 from itinerary.worker.claim import CLAIM_SECONDS
 from itinerary.worker.connection import RedisConnection
@@ -34,7 +35,7 @@ _LOGS_SECONDS: Final = 24 * 3600
 # does not measure keeps as many as surely fit. A log that Redis refuses stops no report. A claim that reads `done` was
 # reported: the second sender (a lost reply, a killed child, a main process that repeats its reports) sends nothing. A
 # won claim that is gone means that Redis lost data, or that the leader has given the attempt up; the report is true.
-_REPORT: Final = """
+REPORT: Final = """
 local holder = redis.call('GET', KEYS[1])
 if holder == 'done' then return 0 end
 if ARGV[1] ~= '*' and holder ~= ARGV[1] and (holder or ARGV[2] ~= '1') then return 0 end
@@ -129,8 +130,15 @@ def send(
     `again`: it was sent before, to a Redis that may have lost it; the leader ignores it if it is not new. A `log` goes
     with it, into a stream of its own.
     """
+    keys, args = arguments(connection.keys, report, token, claimed, again, log)
+    return bool(connection.run_script(REPORT, keys, args))
+
+
+def arguments(
+    own: Keys, report: Report, token: str, claimed: bool, again: bool = False, log: PackedLog | None = None
+) -> tuple[list[str], list[str]]:
+    """The keys and arguments with which the script sends this."""
     fields = entry(report.kind, report.at, dict(report.body))
-    own = connection.keys
     keys = [own.claim(report.task_id), own.result(report.task_id), own.inbox, own.logs]
     flags = [token, "1" if claimed else "0", str(CLAIM_SECONDS), "1" if again else "0"]
     args = [*flags, *fields.values(), AGAIN_FIELD, str(_DONE_SECONDS)]
@@ -138,7 +146,7 @@ def send(
         few = _LOGS_BYTES // LONGEST_PACKED
         args += [log.text, str(log.end), report.task_id, str(few), str(_LOGS_SECONDS)]
         args += [str(_LOGS_BYTES), str(_MEASURED_EVERY)]
-    return bool(connection.run_script(_REPORT, keys, args))
+    return keys, args
 
 
 def is_reported(connection: RedisConnection, task_id: str) -> bool:

@@ -6,22 +6,30 @@ retry is sent (`retry_on_worker_lost`). Without this the leader would have to wa
 
 import logging
 import os
+import threading
 from collections.abc import Mapping
+from importlib.metadata import version
 from typing import Any, Final
 
 from celery.exceptions import InvalidTaskError, WorkerLostError
 from celery.worker.request import Request
+from kombu.asynchronous import get_event_loop
 
 from itinerary.protocol.instants import SECOND
 from itinerary.protocol.message_headers import SHADOW
 from itinerary.protocol.wire import HEADER_QUEUE
 from itinerary.worker import reporting
 from itinerary.worker.asked_retry import AskedRetry
+from itinerary.worker.claimable import Unattached
 from itinerary.worker.delivery import is_ours
 from itinerary.worker.hiding import AS_IT_IS, Hide
+from itinerary.worker.releases import number_of
 from itinerary.worker.secret_arguments import hiding_of
 
 _OUTCOMES: Final = frozenset({"task-succeeded", "task-failed", "task-retried"})
+
+# From this release of kombu on, another thread can wake the event loop.
+_WAKES: Final = number_of(version("kombu")) >= (5, 7)
 
 log = logging.getLogger("itinerary.worker")
 
@@ -66,9 +74,9 @@ class TellingRequest(Request):
         return consumed is not None and bool(consumed.no_ack)
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
-        """Celery's own, after reporting a lost process, since Celery may then talk to a broker."""
+        """Celery's own, after reporting a process that is lost or cannot claim: Celery may then talk to a broker."""
         exc = getattr(exc_info.exception, "exc", exc_info.exception)  # billiard wraps it, to keep its traceback
-        if isinstance(exc, WorkerLostError) and is_ours(self.request_dict):
+        if isinstance(exc, WorkerLostError | Unattached) and is_ours(self.request_dict):
             task: Any = self.task
             task.itinerary_lost(self.id, exc, self._wanted_retry())
         return super().on_failure(exc_info, send_failed_event, return_ok)
@@ -82,6 +90,8 @@ class TellingRequest(Request):
             hide = self._hide
             fields = {name: hide(value) if isinstance(value, str) else value for name, value in fields.items()}
         super().send_event(type, **fields)
+        if type in _OUTCOMES:
+            _wake_consumer()
 
     def info(self, safe: bool = False) -> Any:
         """Celery's information about the request; for our messages with the texts of the arguments in their place."""
@@ -103,6 +113,17 @@ class TellingRequest(Request):
         if self.task.acks_late:
             self.acknowledge()
         return True
+
+
+def _wake_consumer() -> None:
+    """Wake the consumer from a thread of the pool: its poll may have begun when no place was free."""
+    hub: Any = get_event_loop()
+    if hub is not None and _WAKES and threading.current_thread() is not threading.main_thread():
+        hub.call_soon(_nothing)
+
+
+def _nothing() -> None:
+    """Let the hub begin a new poll."""
 
 
 def telling(kind: type[Request]) -> type[Request]:

@@ -136,6 +136,7 @@ class TaskLogs:
         pause = threading.Event()
         while True:
             self._some.wait()
+            pause.wait(_PUBLISHED_EVERY)  # first: short tasks need not wake this thread, each for itself
             while self._running:
                 if self.watched.any():
                     self._publish_watched()

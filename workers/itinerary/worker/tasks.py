@@ -40,6 +40,8 @@ def sleep(seconds: float) -> dict[str, float]:
                 raise RunCancelled(f"stopped {left:.1f} s early")
             run.progress(int(float(seconds) - left), float(seconds), "s")
         time.sleep(min(_SLICE, left))
+    if run is not None:
+        run.progress(float(seconds), float(seconds), "s")
     return {"slept": float(seconds)}
 
 

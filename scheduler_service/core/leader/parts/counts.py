@@ -4,7 +4,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
 
-CountName = Literal["ignored", "stale", "skip", "misfire", "republished", "recalled", "lost", "placed", "rebalanced"]
+CountName = Literal[
+    "ignored", "stale", "skip", "misfire", "republished", "recalled", "lost", "forgotten", "placed", "rebalanced"
+]
 
 
 @dataclass(slots=True)

@@ -92,10 +92,7 @@ class Dispatches:
 
     def before(self, run: ActiveRun, most: int) -> int:
         """How many runs go before this one in its lane, `most` at most."""
-        lanes = self.waiting.get(run.queue)
-        if lanes is None:
-            return 0
-        lane = lanes.find(run) if run.limits or lanes.is_fair else lanes.plain
+        lane = self.lane_of(run)
         return 0 if lane is None else lane.before((run.priority, run.due_at, run.run_id), most)
 
     def open(self, lane: Lane) -> None:
@@ -143,6 +140,13 @@ class Dispatches:
                     self.drop(lane, found)
         return dropped
 
+    def lane_of(self, run: ActiveRun) -> Lane | None:
+        """The lane in which the run waits, if any run waits there."""
+        lanes = self.waiting.get(run.queue)
+        if lanes is None:
+            return None
+        return lanes.find(run) if run.limits or lanes.is_fair else lanes.plain
+
     def closed_lane(self, run: ActiveRun) -> Lane | None:
         """The run's lane, if a limit holds that back."""
         lanes = self.waiting.get(run.queue) if run.limits else None
@@ -150,18 +154,24 @@ class Dispatches:
         return None if lane is None or lane.closed_by is None else lane
 
     def drop(self, lane: Lane, run_ids: Collection[str]) -> None:
-        """Let these runs of a lane that waits for a limit wait no longer."""
+        """Let these runs of the lane wait no longer."""
         use, lanes = lane.closed_by, self.waiting[lane.queue]
-        self._leave(lane)
+        if use is None:
+            lanes.close(lane)
+        else:
+            self._leave(lane)
         lanes.drop(lane, run_ids)
-        if use is not None and lane.runs:
-            lane.closed_by = use
-            self._wait_for(lane, use)
-        elif not lanes:
+        if lane.runs:
+            if use is None:
+                lanes.open(lane)
+            else:
+                lane.closed_by = use
+                self._wait_for(lane, use)
+        if not lanes:
             del self.waiting[lane.queue]
 
     def leave_out(self, lane: Lane, run_ids: Collection[str]) -> None:
-        """Note that these runs of a lane that waits for a limit have ended; they are dropped once they are half of it.
+        """Note that these runs of the lane have ended; they are dropped once they are half of it.
 
         So each costs a step or two, however many others wait in the lane.
         """

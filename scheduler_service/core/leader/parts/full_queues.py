@@ -38,9 +38,10 @@ class FullQueue:
 class FullQueues:
     """Full queues by name. `_heads_at`: when pages were asked that are not answered.
 
-    `_again_at`: when lanes are considered that were not yet, None if all were.
+    `_again_at`: when lanes are considered that were not yet, None if all were. `has_read_heads`: one was answered.
     """
 
+    has_read_heads: bool = False
     _queues: dict[str, FullQueue] = field(default_factory=dict)
     _heads_at: Instant | None = None
     _again_at: Instant | None = None
@@ -128,7 +129,7 @@ class FullQueues:
 
     def heads_read(self, read: HeadsRead) -> None:
         """Record where the lanes continue, and which have no more."""
-        self._heads_at = None
+        self._heads_at, self.has_read_heads = None, True
         following = {(page.queue, page.lane): page for page in read.more}
         for page in read.pages:
             known = self._queues.get(page.queue)

@@ -39,12 +39,11 @@ class Jobs:
 
     def put(self, history: JobHistory) -> None:
         """Store a new or changed job, which the index does not show yet."""
-        current = history.versions[-1]
-        job_id = current.job_id
+        job_id, like = history.job_id, history.alike
         self.revision += 1
         self.changed[job_id] = self.revision
         self._histories[job_id] = history
-        if len(history.versions) > 1 or current.deleted:
+        if len(like) > 1 or like[-1].deleted:
             self._aging.add(job_id)
 
     def put_calendars(self, history: JobHistory) -> None:
@@ -53,7 +52,7 @@ class Jobs:
         The index shows it before that time comes, so it does not count as changed.
         """
         self._histories[history.job_id] = history
-        if len(history.versions) > 1:
+        if len(history.alike) > 1:
             self._aging.add(history.job_id)
 
     def all_are_in_the_next_index(self) -> None:

@@ -189,9 +189,10 @@ class Rates:
             elif window.buckets:
                 self._watch(use, window)
 
-    def prune_all(self, *, stored: bool) -> None:
-        """Prune what is stored, also of limits that are gone."""
+    def prune_in(self, rest: Duration, *, stored: bool) -> None:
+        """Prune what an earlier leader stored, also of limits that are gone, once the first dispatches have gone."""
         self.stored = stored
+        self._prune_at = self.now + rest
 
     def prune_due(self, every: Duration) -> bool:
         """Whether stored starts are to be pruned now; the next time is `every` later."""

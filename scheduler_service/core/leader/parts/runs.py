@@ -7,9 +7,10 @@ from typing import Final
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.leader.flow import Flow
 from scheduler_service.core.leader.requested import RequestedRuns, is_requested
-from scheduler_service.core.model import ActiveRun
+from scheduler_service.core.model import ActiveRun, RunKind
 from scheduler_service.core.run_state import FINAL, PENDING, RUNNING, RunState
 
+_OCCURRENCE: Final = RunKind.OCCURRENCE
 _LIVE: Final = frozenset({RunState.PENDING, RunState.RUNNING, RunState.RETRYING})
 
 
@@ -47,21 +48,26 @@ class RunTable:
 
     def put(self, run: ActiveRun) -> None:
         """Store `run` in place of its previous version."""
-        old = self.get(run.run_id)
-        if old is None or old.state is not run.state or old.queue != run.queue or old.worker != run.worker:
+        run_id, state = run.run_id, run.state
+        old = self._runs.get(run_id) or self._ended.get(run_id)
+        if old is None:
+            self._count(run, 1)
+            if run.job_id is not None:
+                self._of_job.setdefault(run.job_id, {})[run_id] = None
+        elif old.state is not state or old.queue != run.queue or old.worker != run.worker:
             self._count(old, -1)
             self._count(run, 1)
-            if old is not None:
-                self.flow.changed(run.queue, old.state, run.state)
-        now, before = (self._ended, self._runs) if run.state in FINAL else (self._runs, self._ended)
-        before.pop(run.run_id, None)
-        now[run.run_id] = run
-        if old is None and run.job_id is not None:
-            self._of_job.setdefault(run.job_id, {})[run.run_id] = None
-        if run.state in _LIVE:
-            self.admit(run)
-        elif run.state in FINAL:
+            self.flow.changed(run.queue, old.state, state)
+        if state in FINAL:
+            self._runs.pop(run_id, None)
+            self._ended[run_id] = run
             self._retire(run)
+            return
+        if old is not None and old.state in FINAL:
+            del self._ended[run_id]
+        self._runs[run_id] = run
+        if state in _LIVE and run_id not in self._admitted:
+            self.admit(run)
 
     def drop(self, run_id: str) -> None:
         """Forget the run."""
@@ -123,18 +129,17 @@ class RunTable:
         """The number of known runs that are not final."""
         return sum(count for state, count in self.states.items() if state not in FINAL)
 
-    def _count(self, run: ActiveRun | None, step: int) -> None:
-        if run is None:
-            return
-        self.states[run.state] += step
-        if is_requested(run):
-            self.requested.count(run, step)
-        if run.state is PENDING:
+    def _count(self, run: ActiveRun, step: int) -> None:
+        state = run.state
+        self.states[state] += step
+        if state is PENDING:
             _add(self.pending, run.queue, step)
-        elif run.state is RUNNING:
+        elif state is RUNNING:
             _add(self.running, run.queue, step)
             if run.worker is not None:
                 _add(self.running_on, run.worker, step)
+        elif run.kind is not _OCCURRENCE and is_requested(run):
+            self.requested.count(run, step)
 
     def _retire(self, run: ActiveRun) -> None:
         self._admitted.discard(run.run_id)
@@ -144,9 +149,11 @@ class RunTable:
 
 def _add(counts: Counter[str], name: str, step: int) -> None:
     """Count; names of queues and workers come and go, so no zero is kept."""
-    counts[name] += step
-    if not counts[name]:
-        del counts[name]
+    number = counts.get(name, 0) + step
+    if number:
+        counts[name] = number
+    else:
+        counts.pop(name, None)
 
 
 def _remove(by_job: dict[str, dict[str, None]], run: ActiveRun) -> bool:

@@ -19,7 +19,8 @@ class Unstarted:
 
     `_redispatched`: how often the run was sent again because no worker took it. `_suspects`: when its message was first
     found gone. `_received`: when a worker last listed it as held, and its queue. `held`: how many those are, by queue.
-    `_passed`: the highest number started, by queue, as of some instants of the last seconds.
+    `_passed`: the highest number started, by queue, as of some instants of the last seconds. `_in_any_order`: messages
+    up to this number may stand in any order.
     """
 
     published: dict[str, Instant] = field(default_factory=dict)
@@ -28,6 +29,7 @@ class Unstarted:
     held: Counter[str] = field(default_factory=Counter)
     _received: dict[str, tuple[Instant, str]] = field(default_factory=dict)
     _passed: dict[str, deque[tuple[Instant, int]]] = field(default_factory=dict)
+    _in_any_order: int = 0
     _next_check_at: Instant = 0
 
     def accepted(self, run_id: str, at: Instant) -> None:
@@ -82,15 +84,18 @@ class Unstarted:
 
     def let_go(self, run_id: str) -> None:
         """Record that the message is not held: it was started, or is nobody's."""
-        _, queue = self._received.pop(run_id, (0, None))
-        if queue is not None:
+        received = self._received.pop(run_id, None) if self._received else None
+        if received is not None:
+            queue = received[1]
             self.held[queue] -= 1
             if not self.held[queue]:
                 del self.held[queue]  # queue names come and go
 
     def started(self, queue: str, seq: int, now: Instant) -> None:
         """Record that a message of this number was started: the queue is past those below it."""
-        passed = self._passed.setdefault(queue, deque())
+        passed = self._passed.get(queue)
+        if passed is None:
+            passed = self._passed[queue] = deque()
         highest = max(seq, passed[-1][1]) if passed else seq
         if passed and passed[-1][0] // _PART == now // _PART:
             passed.pop()
@@ -98,9 +103,17 @@ class Unstarted:
         while passed[0][0] < now - _PASSED_KEPT:
             passed.popleft()
 
+    def put_back(self, last: int) -> None:
+        """Record that a worker leaves when `last` is the newest number: it puts back what it took, the newest first."""
+        self._in_any_order = last
+
+    def is_overtaken(self, seq: int, by: int) -> bool:
+        """Whether a later message, `by`, that is at the head or started shows that this one has left its queue."""
+        return by > max(seq, self._in_any_order)
+
     def overtaken_at(self, queue: str, seq: int) -> Instant | None:
         """When a later message of the queue had been started, which may be later than the first such time; or None."""
-        return next((at for at, highest in self._passed.get(queue, ()) if highest > seq), None)
+        return next((at for at, highest in self._passed.get(queue, ()) if self.is_overtaken(seq, highest)), None)
 
     def forget_queue(self, queue: str) -> None:
         """Forget the number of a queue without pending runs."""
@@ -110,5 +123,6 @@ class Unstarted:
         """Forget the run's attempt."""
         self.let_go(run_id)
         self.published.pop(run_id, None)
-        self._redispatched.pop(run_id, None)
-        self._suspects.pop(run_id, None)
+        if self._redispatched or self._suspects:
+            self._redispatched.pop(run_id, None)
+            self._suspects.pop(run_id, None)

@@ -39,7 +39,7 @@ class Watermarks:
         """Record that a message with this seq exists or is about to; the first one of an attempt counts."""
         before = self._in_flight.get(run_id)
         if before is not None:
-            if before[:2] == (queue, attempt) and before[2] <= seq:
+            if before[0] == queue and before[1] == attempt and before[2] <= seq:
                 return
             self.gone(run_id)
         self._in_flight[run_id] = (queue, attempt, seq)
@@ -54,24 +54,24 @@ class Watermarks:
 
     def gone(self, run_id: str) -> None:
         """Record that no message of this run may start an attempt from now on."""
-        queue, *_ = self._in_flight.pop(run_id, (None,))
-        if queue is not None:
-            self._count[queue] -= 1
-            self._touched.add(queue)
+        before = self._in_flight.pop(run_id, None)
+        if before is not None:
+            self._count[before[0]] -= 1
+            self._touched.add(before[0])
 
     def ended(self, queue: str, seq: int, run_id: str, attempt: int) -> None:
         """Record that an attempt in flight ended, in memory so far; `seq` is that of its last message."""
-        others = [one for one in self._uncommitted.get(run_id, ()) if one[0] != attempt]
-        self._uncommitted[run_id] = [*others, (attempt, queue, seq)]
+        others = self._uncommitted.get(run_id)
+        kept = [one for one in others if one[0] != attempt] if others else []
+        kept.append((attempt, queue, seq))
+        self._uncommitted[run_id] = kept
 
     def committed(self, run_id: str, attempt: int) -> None:
         """Record that the database holds the end of this attempt, and so of all earlier ones."""
-        waiting = self._uncommitted.pop(run_id, ())
-        later = [one for one in waiting if one[0] > attempt]
-        if later:
-            self._uncommitted[run_id] = later
-        for number, queue, seq in waiting:
-            if number <= attempt and self._kept < _MOST_KEPT:
+        for number, queue, seq in self._uncommitted.pop(run_id, ()):
+            if number > attempt:
+                self._uncommitted.setdefault(run_id, []).append((number, queue, seq))
+            elif self._kept < _MOST_KEPT:
                 heapq.heappush(self._ended.setdefault(queue, []), (seq, run_id, number))
                 self._kept += 1
                 self._touched.add(queue)

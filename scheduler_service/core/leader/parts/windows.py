@@ -179,4 +179,7 @@ class Windows:
                 del self._paces[queue]
 
     def _pace(self, queue: str) -> Pace:
-        return self._paces.setdefault(queue, Pace())
+        pace = self._paces.get(queue)
+        if pace is None:
+            pace = self._paces[queue] = Pace()
+        return pace

@@ -174,6 +174,34 @@ class JobWarning(Record):
 
 
 @dataclass(frozen=True, eq=False)
+class PlannedMonitor(Record):
+    """A monitor that is created or deleted."""
+
+    monitor_id: str
+    monitor: dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedMonitorChange(Record):
+    """A monitor that changes, and the version that changes."""
+
+    monitor_id: str
+    version: int
+    changes: list[PlannedField]
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedMonitors(Record):
+    """The changes of monitors; `left`: those that the source owns and does not name, kept."""
+
+    added: list[PlannedMonitor]
+    changed: list[PlannedMonitorChange]
+    removed: list[PlannedMonitor]
+    left: list[str]
+    unchanged: int
+
+
+@dataclass(frozen=True, eq=False)
 class Plan(Record):
     """The changes made, or planned; `left`: jobs that the source owns and does not name, kept."""
 
@@ -185,4 +213,5 @@ class Plan(Record):
     removed: list[PlannedJob]
     left: list[str]
     unchanged: int
+    monitors: PlannedMonitors
     warnings: list[JobWarning]

@@ -23,6 +23,7 @@ class Monitor(Record):
     monitor_id: str
     title: str
     schedule: dict[str, Any]
+    calendars: dict[str, Any] | None
     grace: str
     description: str
     paused: bool
@@ -34,5 +35,6 @@ class Monitor(Record):
     last_duration: str | None
     created_at: datetime
     updated_at: datetime
+    source: str | None
     token: str | None
     pings: list[MonitorPing] | None

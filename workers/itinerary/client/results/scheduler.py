@@ -225,6 +225,14 @@ class Worker(Record):
 
 
 @dataclass(frozen=True, eq=False)
+class KnownTasks(Answer):
+    """The tasks that living workers say they know; `complete`: none of them knows another."""
+
+    items: list[str]
+    complete: bool
+
+
+@dataclass(frozen=True, eq=False)
 class Status(Record):
     """The leader and its view; null where nobody can answer."""
 
