@@ -9,7 +9,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from typing import Final, ParamSpec, TypeVar
@@ -141,6 +141,10 @@ class Database:
         if self.dialect is Dialect.SQLITE:
             return literal(self._clock() + plus, InstantColumn)
         return self.dialect.later(_CLOCK, plus) if plus else _CLOCK
+
+    def clock_given(self) -> Mapping[str, Instant]:
+        """The parameter of `Dialect.clock`, if this kind of database has it."""
+        return {"now": self._clock()} if self.dialect is Dialect.SQLITE else {}
 
     def read_clock(self, connection: Connection) -> Instant:
         """Read the database's clock."""

@@ -4,7 +4,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, Table, cast, extract, literal
+from sqlalchemy import BigInteger, ColumnElement, Connection, Table, bindparam, cast, extract, func, literal
 from sqlalchemy.dialects import postgresql, sqlite
 
 from itinerary.protocol.instants import Duration, Instant
@@ -20,6 +20,12 @@ class Dialect(StrEnum):
     def insert(self, table: Table) -> Any:
         """Its own INSERT, with ON CONFLICT."""
         return postgresql.insert(table) if self is Dialect.POSTGRESQL else sqlite.insert(table)
+
+    def clock(self) -> ColumnElement[Instant]:
+        """The database's clock in a statement that is built once; of SQLite the parameter `now`, this host's clock."""
+        if self is Dialect.SQLITE:
+            return bindparam("now", type_=InstantColumn)
+        return func.clock_timestamp(type_=InstantColumn)
 
     def later(self, instant: ColumnElement[Instant], by: Duration) -> ColumnElement[Instant]:
         """The instant, `by` later."""

@@ -7,7 +7,23 @@ same transaction. Never decides whether to lead: a standby asks again, and a lea
 import time
 from typing import Any, Final
 
-from sqlalchemy import Connection, Executable, Row, Select, Update, and_, case, false, func, or_, select, true, update
+from sqlalchemy import (
+    ColumnElement,
+    Executable,
+    Integer,
+    Row,
+    Select,
+    Update,
+    and_,
+    bindparam,
+    case,
+    false,
+    func,
+    or_,
+    select,
+    true,
+    update,
+)
 
 from itinerary.protocol.errors import LeaseLost
 from itinerary.protocol.instants import MILLISECOND, MINUTE, SECOND, Duration, Instant, format_instant
@@ -17,8 +33,10 @@ from scheduler_service.core.redis_marks import Marks
 from scheduler_service.core.schedules.zone_rules import installed_rules
 from scheduler_service.ports.leases import LeaseStore, LeaseView
 from scheduler_service.sql.database import Bounds, Database
+from scheduler_service.sql.dialect import Dialect
 from scheduler_service.sql.fence import is_still
 from scheduler_service.sql.notices import FactNotices
+from scheduler_service.sql.ready import ReadyStatement
 from scheduler_service.sql.record_tables import leaderships
 from scheduler_service.sql.tables import leases
 
@@ -71,7 +89,8 @@ class SqlLeaseStore(LeaseStore):
 
     def peek(self, shard: int) -> LeaseView | None:
         with self._database.read() as connection:
-            return self._view(connection, shard)
+            rows = _VIEW.rows(connection, {"of_shard": shard, **self._database.clock_given()})
+        return LeaseView(*rows[0]) if rows else None
 
     def mark_standby(self, shard: int, term: int, zone_rules: str) -> None:
         lease = and_(leases.c.shard == shard, leases.c.term == term)
@@ -95,26 +114,6 @@ class SqlLeaseStore(LeaseStore):
         record = update(leases).where(is_still(lease)).values(redis_mark=marks.redis, broker_mark=marks.broker)
         with self._database.write() as connection:
             connection.execute(record)
-
-    def _view(self, connection: Connection, shard: int) -> LeaseView | None:
-        columns = (
-            leases.c.term,
-            leases.c.holder,
-            leases.c.acquired_at,
-            leases.c.expires_at,
-            leases.c.renewals,
-            leases.c.ttl,
-            self._database.now().label("now"),
-            leases.c.resigned,
-            leases.c.zone_rules,
-            case((leases.c.standby_seen_at > self._database.now(-_MARK_HOLDS), leases.c.standby_zone_rules)),
-            func.coalesce(leases.c.without_redis_at > self._database.now(-_WORD_HOLDS), false()),
-            leases.c.redis_mark,
-            leases.c.broker_mark,
-        )
-        leading = and_(leases.c.shard == shard, leases.c.term > 0)
-        row = connection.execute(select(*columns).where(leading)).first()
-        return LeaseView(*row) if row else None
 
     def _first_row(self, shard: int) -> Executable:
         """Insert term 0, which belongs to nobody, so that every takeover is the same UPDATE of one row."""
@@ -181,6 +180,31 @@ class SqlLeaseStore(LeaseStore):
             .values(expires_at=self._database.now(ttl), ttl=ttl, renewals=leases.c.renewals + 1)
             .returning(self._database.now().label("now"))
         )
+
+
+def _view(dialect: Dialect) -> Select[Any]:
+    def ago(hold: Duration) -> ColumnElement[Instant]:
+        return dialect.later(dialect.clock(), -hold)
+
+    columns = (
+        leases.c.term,
+        leases.c.holder,
+        leases.c.acquired_at,
+        leases.c.expires_at,
+        leases.c.renewals,
+        leases.c.ttl,
+        dialect.clock().label("now"),
+        leases.c.resigned,
+        leases.c.zone_rules,
+        case((leases.c.standby_seen_at > ago(_MARK_HOLDS), leases.c.standby_zone_rules)),
+        func.coalesce(leases.c.without_redis_at > ago(_WORD_HOLDS), false()),
+        leases.c.redis_mark,
+        leases.c.broker_mark,
+    )
+    return select(*columns).where(leases.c.shard == bindparam("of_shard", type_=Integer), leases.c.term > 0)
+
+
+_VIEW: Final = ReadyStatement(_view)
 
 
 def _lost(before: Row[Any], term: int, holder: str, now: Instant) -> Notice:

@@ -9,7 +9,21 @@ from functools import cache
 from typing import Any, Final
 
 import structlog
-from sqlalchemy import BigInteger, Connection, Text, and_, delete, select, true, update
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Select,
+    Text,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    literal_column,
+    or_,
+    select,
+    true,
+    update,
+)
 
 from itinerary.protocol.errors import RowRefused
 from itinerary.protocol.instants import HOUR, Duration, Instant
@@ -21,6 +35,7 @@ from scheduler_service.sql.column_types import InstantColumn
 from scheduler_service.sql.database import Database, savepoint
 from scheduler_service.sql.dialect import Dialect, dialect_of
 from scheduler_service.sql.notice_tables import pings
+from scheduler_service.sql.ready import ReadyStatement
 
 log = structlog.get_logger(__name__)
 
@@ -58,14 +73,14 @@ class SqlPingStore(PingStore):
     def claim(self, limit: int, hold: Duration) -> list[WaitingPing]:
         with self._database.read() as connection:
             now = self._database.read_clock(connection)
-            # One that waits for longer than any pause came from a clock that ran ahead. A condition for each: only so
-            # is the index read no further than `limit`.
-            due, ahead = (
-                select(*_COLUMNS).where(which).order_by(_P.next_at).limit(limit).with_for_update(skip_locked=True)
-                for which in (_P.next_at <= now, _P.next_at > now + HOUR)
-            )
-            if all(connection.execute(keys.limit(1)).first() is None for keys in (due, ahead)):
+            if not _SOME_DUE.rows(connection, {"now": now, "beyond": now + HOUR}):
                 return []
+        # One that waits for longer than any pause came from a clock that ran ahead. A condition for each: only so is
+        # the index read no further than `limit`.
+        due, ahead = (
+            select(*_COLUMNS).where(which).order_by(_P.next_at).limit(limit).with_for_update(skip_locked=True)
+            for which in (_P.next_at <= now, _P.next_at > now + HOUR)
+        )
         with self._database.write() as connection:
             rows = [*connection.execute(due), *connection.execute(ahead)]
             rows = sorted(rows, key=lambda row: row.made_at)[:limit]
@@ -91,6 +106,15 @@ class SqlPingStore(PingStore):
             else:
                 connection.execute(update(pings).where(_is(waiting)).values(next_at=at))
         return at is not None
+
+
+def _some_due(_: Dialect) -> Select[Any]:
+    due = exists().where(_P.next_at <= bindparam("now", type_=InstantColumn))
+    ahead = exists().where(_P.next_at > bindparam("beyond", type_=InstantColumn))
+    return select(literal_column("1")).where(or_(due, ahead))
+
+
+_SOME_DUE: Final = ReadyStatement(_some_due)
 
 
 def _is(waiting: WaitingPing) -> Any:
