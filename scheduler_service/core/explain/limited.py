@@ -15,7 +15,7 @@ _Answer = Mapping[str, Any]
 def waits_for(run: Run, facts: Facts) -> tuple[Verdict, list[Because]] | None:
     """Name the limits without room, or the slot that a run with limits needs; None if neither holds it."""
     known = None if facts.live is None else facts.live.waiting
-    if known is None:
+    if known is None or known.get("is_being_dispatched"):
         return None
     if known["limits"]:
         *first, last = (_limit_text(one) for one in known["limits"])

@@ -82,6 +82,8 @@ def _room_text(run: Run, facts: Facts) -> str:
         unknown = "The leader does not answer, so what holds it is unknown."
         return f"{limited.counts_for(run)}{unknown} It is dispatched when there is room."
     known = facts.live.waiting or {}
+    if known.get("is_being_dispatched"):
+        return "The leader is dispatching it."
     if facts.live.waiting is not None and "before" not in known:
         return "The leader does not hold it in memory: it reads due runs by priority and due time, as it has room."
     return f"{_pending_text(run, facts)} It is dispatched when there is room{limited.before_text(known)}."

@@ -26,14 +26,16 @@ def waiting(state: SchedulerState, run_id: str, now: Instant) -> dict[str, Any] 
     run = state.runs.get(run_id)
     if run is None or run.state not in WAITING:
         return None
-    choosing = run_id in state.dispatches.in_progress
+    # Chosen, or refused and not read again: it waits for no slot, since it holds them.
+    has_slots = bool(state.slots.uses(run_id))
     lane = state.dispatches.closed_lane(run)
-    full = () if choosing else (full_limit_of(state, use, now, lane) for use in uses_of(run.queue, run.limits))
+    full = () if has_slots else (full_limit_of(state, use, now, lane) for use in uses_of(run.queue, run.limits))
     before = state.dispatches.before(run, MOST_BEFORE + 1)
     return {
         "limits": [one for one in full if one is not None],
         "free_slots": free_slots(state, run.queue),
         "pending": state.runs.pending.get(run.queue, 0),
+        "is_being_dispatched": has_slots,
         "is_kept_for": lane is not None and lane is state.slots.reserver,
         "before": min(before, MOST_BEFORE),
         "before_is_exact": before <= MOST_BEFORE,
@@ -71,13 +73,19 @@ def full_limit_of(state: SchedulerState, use: LimitUse, now: Instant, lane: Lane
         "key": use.key,
         "concurrency": bounds.concurrency if by_slots else None,
         "in_flight": taken,
-        "held_by": [_holder(state, one) for one in islice(state.slots.holders(use), _MOST_HOLDERS if by_slots else 0)],
+        "held_by": _holders(state, use) if by_slots else [],
         "rate": None if by_rate is None else {"count": by_rate.count, "per": format_duration(by_rate.per)},
         "started": None if by_rate is None else by_rate.count - room,
         "free_at": None if by_rate is None or free_in is None else format_instant(now + free_in),
         "kept_for": reserver.runs[0][2] if reserver is not None and reserver.runs else None,
         "lanes": len(state.dispatches.closed.get(use, ())),
     }
+
+
+def _holders(state: SchedulerState, use: LimitUse) -> list[dict[str, Any]]:
+    """The first holders. Of two between which a slot is handed over only the one that ends: it counts once."""
+    holders = (one for one in state.slots.holders(use) if not state.hand_overs.is_paired(one, use))
+    return [_holder(state, one) for one in islice(holders, _MOST_HOLDERS)]
 
 
 def _holder(state: SchedulerState, holder: str) -> dict[str, Any]:

@@ -100,6 +100,13 @@ def test_a_run_with_limits_waits_for_a_free_slot_and_others_for_room() -> None:
     assert "It is dispatched when there is room; 17 wait before it." in said
 
 
+def test_a_run_that_is_being_dispatched_waits_for_no_slot() -> None:
+    verdict, said = waits([], free_slots=0, is_being_dispatched=True)
+    assert verdict is Verdict.WAITING
+    assert "The leader is dispatching it." in said
+    assert "slot" not in said
+
+
 def test_a_retry_waits_for_limits_as_well() -> None:
     verdict, said = waits([TWO], of=replace(NAMED, state=RunState.RETRYING, attempt=2))
     assert (verdict, "tenant/acme" in said) == (Verdict.WAITING_FOR_LIMIT, True)

@@ -11,7 +11,7 @@ from scheduler_service.core.leader.messages import Query
 from scheduler_service.core.leader.parts.slots import uses_of
 from scheduler_service.core.leader.queries import answer
 from scheduler_service.core.limits import Bounds, Limit, Rate
-from tests.support.gate import T0, Gate, limit, waiting
+from tests.support.gate import T0, Gate, handed_over, limit, waiting
 
 ACME, OTHER = ("tenant", "acme"), ("tenant", "other")
 
@@ -104,6 +104,30 @@ def test_a_run_whose_dispatch_is_unanswered_does_not_wait_for_itself() -> None:
     one = gate(stripe=limit(1))
     assert one.due(waiting("a", "stripe")) == ["a"]
     assert asked(one, "waiting", "a")["limits"] == []
+    assert asked(one, "waiting", "a")["is_being_dispatched"]
+
+
+def test_a_run_whose_dispatch_was_refused_does_not_wait_for_the_slot_that_it_keeps_until_its_row_is_read() -> None:
+    one = gate(stripe=limit(1))
+    one.due(waiting("a", "stripe"), waiting("b", "stripe"))
+    one.refused("a")
+    found = asked(one, "waiting", "a")
+    assert (found["limits"], found["is_being_dispatched"]) == ([], True)
+    found = asked(one, "waiting", "b")
+    assert ([full["name"] for full in found["limits"]], found["is_being_dispatched"]) == (["stripe"], False)
+
+
+def test_of_two_runs_between_which_a_slot_is_handed_over_only_the_one_that_ends_is_named() -> None:
+    one = gate(stripe=limit(1))
+    one.due(*(waiting(run_id, "stripe") for run_id in "abc"))
+    one.go("a")
+    one.ended("a")
+    assert [given.run_id for given in handed_over(one.applies[-1])] == ["b"]
+    (full,) = asked(one, "waiting", "c")["limits"]
+    assert (full["in_flight"], [holder["run_id"] for holder in full["held_by"]]) == (1, ["a"])
+    one.committed()
+    (full,) = asked(one, "waiting", "c")["limits"]
+    assert (full["in_flight"], [holder["run_id"] for holder in full["held_by"]]) == (1, ["b"])
 
 
 def test_an_attempt_that_was_given_up_and_still_runs_is_named_as_such() -> None:

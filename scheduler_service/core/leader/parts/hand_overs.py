@@ -46,6 +46,10 @@ class HandOvers:
         """How many slots two runs hold."""
         return self._paired[counted]
 
+    def is_paired(self, run_id: str, use: LimitUse) -> bool:
+        """Whether the run is given a slot of the limit that another run holds still."""
+        return run_id in self._given and use in self._given[run_id][1]
+
     def of_queue(self, queue: str) -> int:
         """How many runs of the queue are given."""
         return self._of_queue[queue]
