@@ -10,6 +10,7 @@ from scheduler_service.bootstrap.parts import Stores
 from scheduler_service.ports.records import AuditFilter
 from tests.api.test_identity_provider import (
     Browsers,
+    Moved,
     _provider,
     browser,
     browsers,
@@ -112,9 +113,14 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("claims", "how", "said"), WRONG, ids=[f"{claims}{how}" for claims, how, _ in WRONG])
 def test_a_wrong_token_ends_nothing(
-    signed_in: TestClient, provider: RunningProvider, claims: dict[str, Any], how: dict[str, Any], said: str
+    signed_in: TestClient,
+    provider: RunningProvider,
+    clock: Moved,
+    claims: dict[str, Any],
+    how: dict[str, Any],
+    said: str,
 ) -> None:
-    provider.behaves(**how)
+    provider.behaves(**how, now=clock.stop())
     answer = told(signed_in, provider.logout_token(**claims))
     assert answer.status_code == 400
     assert said in answer.json()["error_description"]
@@ -135,9 +141,10 @@ def test_an_identity_token_ends_nothing(signed_in: TestClient, stores: Stores) -
 
 
 def test_clocks_may_differ_by_a_minute_and_audiences_may_be_several(
-    signed_in: TestClient, provider: RunningProvider
+    signed_in: TestClient, provider: RunningProvider, clock: Moved
 ) -> None:
-    for claims in ({"iat": 50}, {"exp": -50}, {"aud": ["other", CLIENT]}, {"typ": "JWT"}, {"typ": None}):
+    provider.behaves(now=clock.stop())
+    for claims in ({"iat": 60}, {"exp": -59}, {"aud": ["other", CLIENT]}, {"typ": "JWT"}, {"typ": None}):
         assert told(signed_in, provider.logout_token(**claims)).status_code == 200, claims
 
 

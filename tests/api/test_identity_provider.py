@@ -42,12 +42,18 @@ def provider(_provider: RunningProvider) -> RunningProvider:
 
 
 class Moved:
-    """The clock of the API, which a test moves."""
+    """The clock of the API, which a test moves, or stops."""
 
     ahead = 0
+    stopped: Instant | None = None
 
     def __call__(self) -> Instant:
-        return system_clock() + self.ahead
+        return (system_clock() if self.stopped is None else self.stopped) + self.ahead
+
+    def stop(self) -> int:
+        """Stand still from now on; in seconds, as the clock of a provider that stands with it."""
+        self.stopped = self()
+        return self.stopped // SECOND
 
 
 @pytest.fixture
@@ -142,9 +148,9 @@ WRONG = [
 
 @pytest.mark.parametrize(("how", "said"), WRONG, ids=[str(how) for how, _ in WRONG])
 def test_a_wrong_answer_signs_nobody_in(
-    browser: TestClient, provider: RunningProvider, how: dict[str, Any], said: str
+    browser: TestClient, provider: RunningProvider, clock: Moved, how: dict[str, Any], said: str
 ) -> None:
-    provider.behaves(**how)
+    provider.behaves(**how, now=clock.stop())
     answer = through_provider(browser, "/jobs")
     assert answer.status_code == 403
     assert said in answer.text
@@ -153,9 +159,9 @@ def test_a_wrong_answer_signs_nobody_in(
     assert wanted_page(ask(browser, "/")) == "/"
 
 
-def test_clocks_may_differ_by_a_minute(browser: TestClient, provider: RunningProvider) -> None:
-    for how in ({"expires_in": -50}, {"issued_in": 50, "expires_in": 99}):
-        provider.behaves(**how)
+def test_clocks_may_differ_by_a_minute(browser: TestClient, provider: RunningProvider, clock: Moved) -> None:
+    for how in ({"expires_in": -59}, {"issued_in": 60, "expires_in": 99}):
+        provider.behaves(**how, now=clock.stop())
         assert through_provider(browser).status_code == 303, how
 
 

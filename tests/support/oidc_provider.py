@@ -52,6 +52,8 @@ class Behaviour:
     discovery_issuer: str | None = None
     token_status: int = 200
     down: bool = False
+    now: int | None = None
+    """Where its clock stands, in seconds: by a running one, what is a second too late is in time a second later."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -169,6 +171,10 @@ class Provider(ThreadingHTTPServer):
         asked, self.asked = self.asked, []
         return asked
 
+    def now(self) -> int:
+        """What its clock says."""
+        return int(time.time()) if self.behaviour.now is None else self.behaviour.now
+
     def document(self) -> dict[str, Any]:
         """The discovery document."""
         return {
@@ -193,7 +199,7 @@ class Provider(ThreadingHTTPServer):
 
     def tokens(self, code: str) -> dict[str, Any]:
         """The answer for a code."""
-        how, now = self.behaviour, int(time.time())
+        how, now = self.behaviour, self.now()
         claims = {
             "iss": how.issuer or self.issuer, "sub": how.subject, "aud": how.audience or CLIENT, "azp": how.azp,
             "iat": now + how.issued_in, "exp": now + how.expires_in, "nonce": how.nonce or self.codes[code]["nonce"],
@@ -205,7 +211,7 @@ class Provider(ThreadingHTTPServer):
 
     def logout_token(self, claims: dict[str, Any], typ: str | None) -> str:
         """A logout token with these claims in place of the right ones; None leaves one out."""
-        now = int(time.time())
+        now = self.now()
         right = {
             "iss": self.issuer, "aud": CLIENT, "iat": now, "exp": now + 120, "jti": secrets.token_urlsafe(16),
             "sub": "u-1", "events": {"http://schemas.openid.net/event/backchannel-logout": {}},
