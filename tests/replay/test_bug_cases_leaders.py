@@ -57,12 +57,15 @@ def test_a_leader_whose_host_slept_goes_back_into_the_election_by_itself() -> No
         other = None
         while other is None:  # 60 s of sleep: the lease lapsed and somebody else took it
             shift[0] += 60 * SECOND
-            other = store.leases.acquire(0, "another", SECOND)
+            other = store.leases.acquire(0, "another", HOUR)
         assert _holder(store) == "another"
+        shift[0] += 2 * HOUR
         wait_until(lambda: _holder(store) == "the one that slept", what="it leads again")
         view = store.leases.peek(0)
         assert view is not None
-        assert view.term == other.term + 1
+        # A process that gets no core for a second loses a lease of a second, and may lead again by a later term.
+        led = {one.term: one.holder for one in store.tables.ended_terms} | {view.term: view.holder}
+        assert led[other.term + 1] == "the one that slept"
 
 
 def test_what_fell_due_while_the_host_slept_is_taken_up_within_a_tick_of_the_new_term() -> None:
