@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from fastapi.testclient import TestClient
 
-from itinerary.protocol.instants import MINUTE
+from itinerary.protocol.instants import HOUR
 from scheduler_service.api.app import build_app
 from scheduler_service.api.context import ApiContext, system_clock
+from scheduler_service.api.http import rate_limit
+from scheduler_service.api.services import leader_line
 from scheduler_service.api.services.leader_line import LeaderLine
 from scheduler_service.api.services.plans import Plans
 from scheduler_service.bootstrap.parts import Stores, open_stores
@@ -82,17 +85,26 @@ def api(client_of: Callable[[Settings], TestClient], settings: Settings) -> Test
 
 
 @pytest.fixture
+def rate_clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds of every rate limit, which stand still: no request comes too late to be one too many."""
+    now = [0.0]
+    monkeypatch.setattr(rate_limit, "Buckets", partial(rate_limit.Buckets, clock=lambda: now[0]))
+    return now
+
+
+@pytest.fixture
 def limits(stores: Stores) -> None:
     """The limits `api`, and `tenant` with keys."""
     define(stores.limit_store)
 
 
 @pytest.fixture
-def leader(settings: Settings) -> Iterator[AnsweringLeader]:
-    """Somebody holds the lease and answers."""
+def leader(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[AnsweringLeader]:
+    """Somebody holds the lease and answers, for however long a test takes."""
+    monkeypatch.setattr(leader_line, "ANSWER_WITHIN", HOUR)
     database = Database(settings.database_url, pool_size=1)
     leases = SqlLeaseStore(database)
-    lease = leases.acquire(0, "test-holder", MINUTE)
+    lease = leases.acquire(0, "test-holder", HOUR)
     assert lease is not None
     with AnsweringLeader(settings.redis_url) as answering:
         yield answering

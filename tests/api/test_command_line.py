@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from itinerary.protocol.instants import MILLISECOND, MINUTE, SECOND, parse_instant
+from itinerary.protocol.instants import HOUR, MILLISECOND, SECOND, parse_instant
 from scheduler_service.core.schedules.zone_rules import installed_rules
 from scheduler_service.ports.leases import LeaseView
 from scheduler_service.sql.database import Database
@@ -125,7 +125,7 @@ def test_whoever_waits_for_a_run_is_told_what_it_gave(
 def test_the_status_is_told_to_people_and_to_programs(itinerary: Itinerary) -> None:
     database = Database(f"sqlite:///{itinerary.env['ITINERARY_DATA_DIR']}/itinerary.db", pool_size=1)
     leases = SqlLeaseStore(database)
-    lease = leases.acquire(0, "test-holder", MINUTE)
+    lease = leases.acquire(0, "test-holder", HOUR)
     assert lease is not None
     with AnsweringLeader(itinerary.env["ITINERARY_REDIS_URL"], lease.term) as leading:
         seen = json.loads(itinerary.done("status", "--json"))
@@ -166,7 +166,7 @@ def test_the_status_is_told_to_people_and_to_programs(itinerary: Itinerary) -> N
 def test_the_status_says_that_nobody_leads_or_that_the_leader_is_silent(itinerary: Itinerary) -> None:
     database = Database(f"sqlite:///{itinerary.env['ITINERARY_DATA_DIR']}/itinerary.db", pool_size=1)
     leases = SqlLeaseStore(database)
-    lease = leases.acquire(0, "killed-holder", MINUTE)  # killed with -9: its lease is still valid, and nobody answers
+    lease = leases.acquire(0, "killed-holder", HOUR)  # killed with -9: its lease is still valid, and nobody answers
     assert lease is not None
     silent = itinerary("status")
     leases.resign(lease)
@@ -254,7 +254,7 @@ def test_doctor_names_the_queues_that_nobody_listens_on(itinerary: Itinerary) ->
     itinerary.done("jobs", "pause", "q.four")
     database = Database(f"sqlite:///{itinerary.env['ITINERARY_DATA_DIR']}/itinerary.db", pool_size=1)
     leases = SqlLeaseStore(database)
-    lease = leases.acquire(0, "test-holder", MINUTE)
+    lease = leases.acquire(0, "test-holder", HOUR)
     assert lease is not None
     with AnsweringLeader(itinerary.env["ITINERARY_REDIS_URL"], lease.term):
         seen = itinerary("doctor").stdout

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from itinerary.protocol.instants import MINUTE
+from itinerary.protocol.instants import HOUR
 from scheduler_service.config.settings import Settings
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.lease import SqlLeaseStore
@@ -87,7 +87,7 @@ def test_without_a_leader_the_page_says_what_to_do(api: TestClient) -> None:
 def test_a_leader_that_is_gone_is_named_with_when_it_was_last_heard(api: TestClient, settings: Settings) -> None:
     with closing(Database(settings.database_url, pool_size=1)) as database:
         leases = SqlLeaseStore(database)
-        lease = leases.acquire(0, "gone", MINUTE)
+        lease = leases.acquire(0, "gone", HOUR)
         assert lease is not None
         assert "does not answer within a second; it was last seen now" in api.get("/").text
         leases.resign(lease)

@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import delete
 
-from itinerary.protocol.instants import MINUTE, SECOND, format_instant
+from itinerary.protocol.instants import HOUR, MINUTE, SECOND, format_instant
 from scheduler_service.api.pages import failures
 from scheduler_service.config.settings import Settings
 from scheduler_service.core.leader.commands import Apply, CreateRuns, Dispatch, Transition
@@ -33,7 +33,7 @@ def ended(api: TestClient, settings: Settings) -> list[str]:
     ids = [run["run_id"] for run in api.post("/api/v1/runs/batch", json={"runs": asked}).json()["runs"]]
     database = Database(settings.database_url, pool_size=1)
     leases, leader = SqlLeaseStore(database), SqlLeaderStore(database)
-    lease = leases.acquire(0, "test", MINUTE)
+    lease = leases.acquire(0, "test", HOUR)
     assert lease is not None
     leader.cursor(lease)
     moved = leader.dispatch_runs(lease, [Dispatch(run_id, 1, 1) for run_id in ids[:3]], lease.now + SECOND)
@@ -49,7 +49,7 @@ def left_out(api: TestClient, settings: Settings, job: dict[str, Any]) -> int:
     """When an outage of job `a.job` ended, over which 1,234 of its runs were left out."""
     api.post("/api/v1/jobs", json=job)
     database = Database(settings.database_url, pool_size=1)
-    lease = SqlLeaseStore(database).acquire(0, "test", MINUTE)
+    lease = SqlLeaseStore(database).acquire(0, "test", HOUR)
     assert lease is not None
     missed_range = MissedRange(
         "a.job", lease.now - 30 * MINUTE, lease.now - MINUTE, 1234, "misfire skip: later than 30s"
@@ -104,7 +104,7 @@ def test_one_outage_is_one_row_and_is_backfilled_at_once(
         made = api.post("/api/v1/jobs", json={**job, "job_id": name, "schedule": EVERY_MINUTE})
         assert made.status_code == 201
     database = Database(settings.database_url, pool_size=1)
-    lease = SqlLeaseStore(database).acquire(0, "test", MINUTE)
+    lease = SqlLeaseStore(database).acquire(0, "test", HOUR)
     assert lease is not None
     minute = lease.now - lease.now % MINUTE
     of_one = [

@@ -105,7 +105,7 @@ def test_a_late_run_names_the_pause_and_the_run_ahead_that_held_it_back(
     assert api.put("/api/v1/jobs/a.job", json=made).status_code == 201
     job = SqlJobStore(led.database).get("a.job")
     api.post("/api/v1/jobs/a.job/pause", json={"reason": "audit"})
-    now = led.leases.renew(led.lease, MINUTE).now  # within the pause, however slow the machine is
+    now = led.leases.renew(led.lease, HOUR).now  # within the pause, however slow the machine is
     runs = [occurrence(job, at, queue=queue) for at, queue in ((now - HOUR, "mail"), (now, "post"), (now + 1, "mail"))]
     led.store.create_runs(led.lease, CreateRuns(tuple(runs), cursor=now + MINUTE))
     old, ahead, late = (run.run_id for run in runs)

@@ -37,7 +37,7 @@ def test_a_plain_id_of_the_caller_is_kept(api: TestClient, given: str, kept: boo
 
 
 def test_refusals_before_any_route_have_one_too(
-    client_of: Callable[[Settings], TestClient], settings: Settings, api: TestClient
+    client_of: Callable[[Settings], TestClient], settings: Settings, rate_clock: list[float], api: TestClient
 ) -> None:
     foreign = api.post("/api/v1/runs", headers={"Origin": "http://evil.example"})
     large = api.post("/api/v1/runs", content=b"x" * 2_000_000)

@@ -2,16 +2,19 @@
 
 import re
 import threading
+import time
 import zlib
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
-from itinerary.protocol.instants import SECOND, Duration
+from itinerary.protocol.instants import HOUR, SECOND, Duration
 from itinerary.protocol.keys import Keys
 from scheduler_service.api.http.under_way import RequestsUnderWay
+from scheduler_service.api.services import run_logs
 from scheduler_service.bootstrap.parts import Stores
 from scheduler_service.broker.client import connect
 from scheduler_service.config.settings import Settings
@@ -21,6 +24,7 @@ from scheduler_service.core.model import Lease, NewRun
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.ports.logs import SentLog
 from scheduler_service.sql.database import host_now
+from tests.support.processes import wait_until
 from tests.support.store_bed import StoreBed, one_off, sql_bed
 
 KEYS = Keys()
@@ -79,30 +83,36 @@ def test_a_kept_log_is_read_whole_from_a_position_or_by_its_last_lines(
 
 @pytest.mark.slow
 def test_an_attempt_without_a_log_is_complete_soon_after_its_end(
-    api: TestClient, bed: StoreBed, lease: Lease, run: NewRun
+    api: TestClient, bed: StoreBed, lease: Lease, run: NewRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert logs(api, run)["complete"] is False
-    fail(bed, lease, run)
-    assert logs(api, run)["complete"] is False, "its log may come"
-    assert logs(api, run, wait=5)["complete"] is True
+    with monkeypatch.context() as patch:
+        patch.setattr(run_logs, "_COMES_WITHIN", HOUR)
+        fail(bed, lease, run)
+        assert logs(api, run)["complete"] is False, "its log may come"
+    wait_until(lambda: logs(api, run, wait=5)["complete"], what="its log to be given up")
 
 
 def test_a_log_that_comes_after_the_end_is_waited_for(
-    api: TestClient, stores: Stores, bed: StoreBed, lease: Lease, run: NewRun
+    api: TestClient,
+    stores: Stores,
+    bed: StoreBed,
+    lease: Lease,
+    run: NewRun,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fail(bed, lease, run)
     app: Any = api.app
     requests: RequestsUnderWay = app.state.context.plans.requests
     seen: list[bool] = []
 
-    def come() -> None:
+    def come(_seconds: float) -> None:
         seen.append(requests.any)
         keep(stores, run)
 
-    later = threading.Timer(0.3, come)
-    later.start()
-    assert logs(api, run, wait=5)["text"] == TEXT
-    later.join()
+    monkeypatch.setattr(run_logs, "_COMES_WITHIN", HOUR)
+    monkeypatch.setattr(run_logs, "time", SimpleNamespace(monotonic=time.monotonic, sleep=come))  # in its first pause
+    fail(bed, lease, run)
+    assert logs(api, run, wait=20)["text"] == TEXT
     assert seen == [False], "what counts in the background would wait for who only waits"
 
 

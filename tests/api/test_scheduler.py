@@ -5,7 +5,7 @@ from contextlib import closing
 import pytest
 from fastapi.testclient import TestClient
 
-from itinerary.protocol.instants import MINUTE
+from itinerary.protocol.instants import HOUR
 from scheduler_service.cli.doctor import examine
 from scheduler_service.config.settings import Settings
 from scheduler_service.core.schedules.zone_rules import installed_rules
@@ -35,11 +35,11 @@ def test_a_standby_that_takes_over_while_it_is_asked_is_told_instead_of_the_dead
 ) -> None:
     with closing(Database(settings.database_url, pool_size=1)) as database:
         leases = SqlLeaseStore(database)
-        leases.acquire(0, "killed", MINUTE)
+        leases.acquire(0, "killed", HOUR)
 
         def take_over() -> None:
             if seen_by(leases) == "killed":
-                leases.acquire(0, "standby", MINUTE, leases.peek(0))
+                leases.acquire(0, "standby", HOUR, leases.peek(0))
                 answering.term = 2
 
         with AnsweringLeader(settings.redis_url, first=take_over) as answering:
@@ -56,7 +56,7 @@ def test_a_standby_that_takes_over_while_it_is_asked_is_told_instead_of_the_dead
 def test_a_lease_that_ends_while_its_holder_is_asked_is_led_by_nobody(api: TestClient, settings: Settings) -> None:
     with closing(Database(settings.database_url, pool_size=1)) as database:
         leases = SqlLeaseStore(database)
-        lease = leases.acquire(0, "leaving", MINUTE)
+        lease = leases.acquire(0, "leaving", HOUR)
         assert lease is not None
         with AnsweringLeader(settings.redis_url, first=lambda: leases.resign(lease)):
             seen = api.get("/api/v1/scheduler/status").json()

@@ -11,6 +11,7 @@ from psycopg.rows import class_row, dict_row
 from sqlalchemy import Connection, create_engine, make_url
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
+from itinerary.client import run_inserts
 from scheduler_service.ports.stores import RunFilter
 from tests.support.store_bed import StoreBed
 
@@ -21,6 +22,15 @@ Way = Callable[[str], Any]
 def plain(url: str) -> str:
     """The URL as drivers take it."""
     return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+@contextmanager
+def an_earlier_clock(hours: int) -> Iterator[None]:
+    """`enqueue_in` reads a clock of the database that is so many hours behind."""
+    with pytest.MonkeyPatch.context() as patch:
+        now = "clock_timestamp()"
+        patch.setattr(run_inserts, "_CLOCK", run_inserts._CLOCK.replace(now, f"{now} - interval '{hours} hours'"))
+        yield
 
 
 def tasks(stores: StoreBed) -> list[str]:

@@ -1,6 +1,6 @@
 """A leader's own writes, beside an API over the same database."""
 
-from itinerary.protocol.instants import MINUTE
+from itinerary.protocol.instants import HOUR
 from scheduler_service.core.model import Lease
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.leader.store import SqlLeaderStore
@@ -8,7 +8,7 @@ from scheduler_service.sql.lease import SqlLeaseStore
 
 
 class Led:
-    """Leads from the beginning, for a minute."""
+    """Leads from the beginning, for longer than any test takes."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -17,7 +17,7 @@ class Led:
         self.lease = self.lead("one")
 
     def lead(self, holder: str) -> Lease:
-        lease = self.leases.acquire(0, holder, MINUTE)
+        lease = self.leases.acquire(0, holder, HOUR)
         assert lease is not None
         self.store.cursor(lease)
         return lease

@@ -54,9 +54,10 @@ class LeaderLine:
         """Return the statistics, for a caller who was shown a row of this queue."""
         return self.ask("statistics")
 
-    def request(self, kind: str, body: Mapping[str, Any], within: Duration = ANSWER_WITHIN) -> Mapping[str, Any]:
+    def request(self, kind: str, body: Mapping[str, Any], within: Duration | None = None) -> Mapping[str, Any]:
         """Return the leader's answer to one entry of this kind, awaited for up to `within`; errors as in `ask`."""
         reply_to = f"api-{uuid7()}"
+        within = ANSWER_WITHIN if within is None else within
         try:
             self._inbox.send(kind, self._clock(), {**body, "reply_to": reply_to})
             answer = self._inbox.await_reply(reply_to, within)

@@ -231,7 +231,7 @@ class LimitedLeader(LeaderLine):
         """Called after a row of the queue was found visible."""
         return self._own(self._leader.ask("statistics"), queue)
 
-    def request(self, kind: str, body: Mapping[str, Any], within: Duration = 0) -> Mapping[str, Any]:
+    def request(self, kind: str, body: Mapping[str, Any], within: Duration | None = None) -> Mapping[str, Any]:
         raise out_of_scope("what the leader decides for all jobs together")
 
     def _without_others(self, answer: Mapping[str, Any]) -> Mapping[str, Any]:
