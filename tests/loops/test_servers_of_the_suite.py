@@ -1,7 +1,10 @@
 """The servers and tools that the other tests stand on."""
 
 import socket
+import threading
+from socketserver import TCPServer
 from types import SimpleNamespace
+from typing import Any
 
 import psycopg
 import pytest
@@ -10,8 +13,9 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from tests.support import processes
+from tests.support.http_server import LoopbackServer, QuietHandler
 from tests.support.processes import free_port, wait_until
-from tests.support.proxy import FaultProxy
+from tests.support.proxy import Fault, FaultProxy
 from tests.support.redis_server import RedisServer
 
 
@@ -67,6 +71,55 @@ def test_the_proxy_forwards_resets_refuses_and_recovers(redis_server: RedisServe
         assert _ping(proxy.port) == b"+PONG\r\n"
 
 
+@pytest.mark.parametrize("fault", ["reset", "refuse"])
+def test_a_connection_that_the_proxy_is_just_making_is_reset_with_the_others(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, fault: Fault
+) -> None:
+    begun, may_go_on, connect = threading.Event(), threading.Event(), socket.create_connection
+
+    def held_back(*address: Any, **more: Any) -> socket.socket:
+        begun.set()
+        may_go_on.wait()
+        return connect(*address, **more)
+
+    with FaultProxy(redis_server.port) as proxy, connect(("127.0.0.1", proxy.port), timeout=60) as first:
+        first.sendall(b"PING\r\n")
+        assert first.recv(64) == b"+PONG\r\n"
+        monkeypatch.setattr(socket, "create_connection", held_back)
+        with connect(("127.0.0.1", proxy.port), timeout=60) as second:
+            second.sendall(b"PING\r\n")
+            begun.wait()
+            proxy.become(fault)
+            may_go_on.set()
+            with pytest.raises(ConnectionResetError):
+                second.recv(64)
+
+
+def test_a_connection_counts_as_open_until_its_socket_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_close, close = threading.Event(), TCPServer.shutdown_request
+
+    def held_back(server: TCPServer, request: socket.socket) -> None:
+        may_close.wait()
+        close(server, request)
+
+    class Handler(QuietHandler):
+        def do_GET(self) -> None:
+            self.send_response(204)
+            self.end_headers()
+
+    monkeypatch.setattr(TCPServer, "shutdown_request", held_back)
+    with LoopbackServer(Handler) as server:
+        port = int(server.address.rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+            client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            assert client.recv(64).startswith(b"HTTP/1.0 204")
+            assert (server.connections, server.open) == (1, 1)
+            may_close.set()
+            wait_until(lambda: server.open == 0, what="the end of the connection")
+            while client.recv(64):
+                pass
+
+
 def _ping(port: int) -> bytes:
     with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(b"PING\r\n")
@@ -75,14 +128,17 @@ def _ping(port: int) -> bytes:
 
 def test_a_black_hole_swallows_bytes_and_keeps_the_connection(redis_server: RedisServer) -> None:
     with FaultProxy(redis_server.port) as proxy:
-        client = redis.Redis(port=proxy.port, socket_timeout=0.2, retry=Retry(NoBackoff(), 0))
-        assert client.ping()
+        patient, client = (
+            redis.Redis(port=proxy.port, socket_timeout=seconds, retry=Retry(NoBackoff(), 0)) for seconds in (60, 0.2)
+        )
+        assert patient.ping()
         proxy.become("blackhole")
         with pytest.raises(redis.TimeoutError):
             client.ping()
         proxy.become("none")
-        assert client.ping()
+        assert patient.ping()
         client.close()
+        patient.close()
 
 
 def test_a_free_port_can_be_listened_on() -> None:

@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import Literal, Self
 
+from tests.support.processes import free_port
+
 Fault = Literal["none", "refuse", "reset", "blackhole", "delay"]
 
 
@@ -28,17 +30,18 @@ class FaultProxy(AbstractContextManager["FaultProxy"]):
         self._cut: int | None = None
         self.asked = 0
         """How often clients have sent something: what one sends at once counts once, unless it is long."""
-        self._listener = self._listen(0)
-        self.port: int = self._listener.getsockname()[1]
+        self._listener: socket.socket | None = None
+        self.port = free_port()  # its own while it refuses, too
+        self._listen()
 
     def become(self, fault: Fault, delay: float = 0.0) -> None:
         """Behave so from now on."""
         before, self._fault = self._fault, fault
         self._delay = delay
         if fault == "refuse":
-            _wake_and_close(self._listener)
+            self._stop_listening()
         elif before == "refuse":
-            self._listener = self._listen(self.port)
+            self._listen()
         if fault in ("refuse", "reset"):
             self._reset_all()
 
@@ -48,7 +51,7 @@ class FaultProxy(AbstractContextManager["FaultProxy"]):
 
     def close(self) -> None:
         """Stop listening and reset what is open."""
-        _wake_and_close(self._listener)
+        self._stop_listening()
         self._reset_all()
 
     def __enter__(self) -> Self:
@@ -59,10 +62,15 @@ class FaultProxy(AbstractContextManager["FaultProxy"]):
     ) -> None:
         self.close()
 
-    def _listen(self, port: int) -> socket.socket:
-        listener = socket.create_server(("127.0.0.1", port))
+    def _listen(self) -> None:
+        listener = self._listener = socket.create_server(("127.0.0.1", self.port))
         threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
-        return listener
+
+    def _stop_listening(self) -> None:
+        with self._lock:
+            listener, self._listener = self._listener, None
+        if listener is not None:
+            _wake_and_close(listener)
 
     def _accept(self, listener: socket.socket) -> None:
         while True:
@@ -70,14 +78,24 @@ class FaultProxy(AbstractContextManager["FaultProxy"]):
                 client, _ = listener.accept()
             except OSError:
                 return  # closed
+            with self._lock:  # it is among the open ones from now on: a reset while it is being connected meets it too
+                if wanted := self._listener is listener:
+                    self._open.add(client)
+            if not wanted:
+                _reset(client)
+                return
             try:
                 server = socket.create_connection(self._target, timeout=60)
             except OSError:
-                _reset(client)  # the real server is away: the client sees a dead connection
+                self._reset_pair(client)  # the real server is away: the client sees a dead connection
                 continue
             server.settimeout(None)
             with self._lock:
-                self._open |= {client, server}
+                if wanted := client in self._open:
+                    self._open.add(server)
+            if not wanted:
+                _reset(server)
+                continue
             for source, sink in ((client, server), (server, client)):
                 threading.Thread(target=self._pump, args=(source, sink, source is client), daemon=True).start()
 
