@@ -113,7 +113,7 @@ class Slow(LoopbackServer):
 def test_a_request_with_its_repeats_takes_no_longer_than_its_total_timeout(pause: float) -> None:
     """Nothing else would end it: its own timeout is an hour."""
     with Slow(pause) as slow, Client(slow.address, timeout=3600, total_timeout=0.5) as client:
-        with pytest.raises(NoAnswer, match="timed out"):
+        with pytest.raises(NoAnswer, match=r"timed out|in time|out of time"):
             client.enqueue("t")
         slow.ended.set()
 

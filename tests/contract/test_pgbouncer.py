@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
@@ -16,7 +17,8 @@ from itinerary.client.sync import enqueue_in
 from itinerary.protocol.errors import StoreUnavailable
 from itinerary.protocol.instants import MILLISECOND, SECOND
 from scheduler_service.ports.stores import RunFilter
-from scheduler_service.sql.database import Bounds, Database
+from scheduler_service.sql import wakeups
+from scheduler_service.sql.database import Database
 from scheduler_service.sql.migrations import upgrade
 from scheduler_service.sql.postgres import is_direct
 from scheduler_service.sql.schema_version import check_schema
@@ -24,7 +26,7 @@ from scheduler_service.sql.wakeups import PgWakeups
 from tests.support.app_connections import plain
 from tests.support.pgbouncer import ABSENT, PgBouncer, find_pgbouncer
 from tests.support.processes import wait_until
-from tests.support.store_bed import one_off, sql_bed
+from tests.support.store_bed import PATIENT, one_off, sql_bed
 
 pytestmark = [pytest.mark.postgres, pytest.mark.skipif(find_pgbouncer() is None, reason=ABSENT)]
 IGNORES = "ignore_startup_parameters = options,extra_float_digits"
@@ -87,7 +89,7 @@ def test_the_bounds_hold_and_stay_with_nobody_else(pooler: PgBouncer) -> None:
 
 
 def test_a_lock_is_waited_for_no_longer_than_its_bound(transactions: PgBouncer) -> None:
-    bounds = Bounds(lock=100 * MILLISECOND)
+    bounds = replace(PATIENT, lock=100 * MILLISECOND)
     with (
         closing(Database(transactions.url, bounds=bounds)) as one,
         closing(Database(transactions.url, bounds=bounds)) as other,
@@ -153,8 +155,13 @@ def test_asyncpg_enqueues_through_it_without_its_cache(transactions: PgBouncer) 
     assert on_server(transactions.url, "SELECT count(*) FROM runs") == 18
 
 
-def test_news_are_asked_for_where_they_cannot_be_heard(pooler: PgBouncer, emptied_postgres_url: str) -> None:
+def test_news_are_asked_for_where_they_cannot_be_heard(
+    pooler: PgBouncer, emptied_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with closing(PgWakeups(pooler.url)) as through:
+        assert through.wait(0) == {"runs", "jobs"}, "at first"
+        wait_until(lambda: through.wait(SECOND // 10) == {"runs", "jobs"}, what="what is asked for each second")
+        monkeypatch.setattr(wakeups, "_POLLED_SECONDS", 3600.0)
         wait_until(lambda: through.wait(SECOND // 10) == {"runs", "jobs"}, what="what is asked for each second")
         assert through.wait(0) == frozenset(), "and not more often"
         listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Self
 
+from itinerary.protocol.errors import BrokerUnavailable
 from itinerary.protocol.instants import MILLISECOND
 from scheduler_service.api.openapi.examples import EXAMPLES
 from scheduler_service.broker.inbox import RedisInbox
@@ -73,7 +74,11 @@ class AnsweringLeader(AbstractContextManager["AnsweringLeader"]):
     def _serve(self) -> None:
         position = "0-0"
         while not self._over.is_set():
-            batch = self._inbox.read(position, 100, 20 * MILLISECOND)
+            try:
+                batch = self._inbox.read(position, 100, 20 * MILLISECOND)
+            except BrokerUnavailable:  # as a leader does: it is asked again
+                self._over.wait(0.02)
+                continue
             position = batch.position
             for _, fields in batch.entries:
                 message = decode(fields)

@@ -36,7 +36,7 @@ from tests.support.roles import NAMES
 _NUMBERS = count(1)
 
 # What is tested is what the stores do: a machine full of tests may give a process no CPU for seconds.
-PATIENT: Final = Bounds(idle=MINUTE)
+PATIENT: Final = Bounds(connect=MINUTE, statement=MINUTE, lock=MINUTE, idle=MINUTE)
 
 
 @dataclass(frozen=True)
