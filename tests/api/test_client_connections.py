@@ -12,11 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
+from fastapi import FastAPI
 
 from itinerary.client import http_pool
 from itinerary.client.run_inserts import _uuid7
 from itinerary.client.sync import Client, NoAnswer
 from itinerary.protocol.errors import BadValue
+from scheduler_service.api.http.serve import server_config
+from scheduler_service.config.settings import Settings
 from tests.support.http_server import LoopbackServer, QuietHandler
 from tests.support.processes import PATIENCE, REPOSITORY, project_env, wait_until
 
@@ -104,6 +107,11 @@ def test_a_connection_that_the_server_closed_meanwhile_is_not_used(server: Count
             client.create_job({"job_id": "a"})
             wait_until(lambda: server.open == 0, what="the server to close it")
             assert server.connections == number + 1
+
+
+def test_an_idle_connection_is_left_a_second_before_the_api_closes_it() -> None:
+    """Else a request is on its way while the API closes the connection, and nobody knows whether it was carried out."""
+    assert server_config(FastAPI(), Settings()).timeout_keep_alive >= http_pool._IDLE_SECONDS + 1
 
 
 def test_a_connection_that_was_idle_for_long_is_not_used(server: Counting, monkeypatch: pytest.MonkeyPatch) -> None:

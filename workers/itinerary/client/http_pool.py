@@ -22,8 +22,8 @@ from itinerary.net.bounded import addresses_of, connected, cut_off, left
 
 _MOST_AT_ONCE: Final = 100
 _MOST_IDLE: Final = 20
-# Not longer than the API keeps an idle connection.
-_IDLE_SECONDS: Final = 5.0
+# A second less than the API keeps an idle connection: a request that is under way when the API closes it is lost.
+_IDLE_SECONDS: Final = 4.0
 
 
 class Unsent(OSError):
