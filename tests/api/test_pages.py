@@ -62,6 +62,14 @@ def test_the_first_page_shows_leader_coming_and_latest_runs(api: TestClient, run
     assert 'role="alert"' not in page.text
 
 
+@pytest.mark.parametrize("path", [*PAGES, "/jobs/nobody", "/nowhere"])
+def test_a_page_is_drawn_once_all_of_it_is_there(api: TestClient, path: str) -> None:
+    """Drawn in pieces, on a slow machine, the navigation and all below it move as the rest comes in."""
+    page = api.get(path, headers={"accept": "text/html"}).text
+    (awaited,) = re.findall(r'<link rel="expect" href="#([^"]+)" blocking="render">', page.partition("</head>")[0])
+    assert f'<footer id="{awaited}"' in page.rpartition("</main>")[2]
+
+
 @pytest.mark.parametrize("path", PAGES)
 def test_the_part_that_is_fetched_again_is_in_the_page(api: TestClient, run: dict[str, Any], path: str) -> None:
     def lines(text: str) -> list[str]:
@@ -109,6 +117,7 @@ def test_each_section_of_the_style_sheet_is_closed_before_the_next(api: TestClie
     depth = 0
     for number, line in enumerate(api.get("/static/itinerary.css").text.splitlines(), 1):
         assert depth == 0 or not line.startswith("/*"), f"line {number} is within {depth} open braces"
+        assert line.count('"') % 2 == 0, f"line {number} has an open quote, and its rule and the next are dropped"
         depth += line.count("{") - line.count("}")
     assert depth == 0
 
@@ -213,7 +222,7 @@ def test_pages_run_only_their_own_scripts(api: TestClient, path: str) -> None:
 @pytest.mark.parametrize("path", ["/", "/docs"])
 def test_everything_that_a_page_loads_is_in_the_package(api: TestClient, path: str) -> None:
     page = api.get(path).text
-    loaded = re.findall(r'<(?:script|link|img)\b[^>]*\b(?:src|href)="([^"]+)"', page)
+    loaded = re.findall(r'<(?:script|link|img)\b[^>]*\b(?:src|href)="([^"#]+)"', page)
     assert loaded
     for address in loaded:
         assert address.startswith("/static/")
