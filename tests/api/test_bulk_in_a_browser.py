@@ -84,7 +84,7 @@ def test_all_rows_of_the_page_are_ticked_and_paused_and_it_is_undone(browser: Br
     assert browser.run("document.querySelectorAll('td.tick input:checked').length") == 50
     browser.click(".acting button[value=pause]")
     browser.wait_for("document.querySelector('[name=reason]')")
-    browser.run("document.querySelector('[name=reason]').value = 'audit'")
+    browser.fill("[name=reason]", "audit")
     browser.click(".filters button")
     shown = "document.querySelector('.foreseen')?.textContent.includes('50')"
     browser.wait_for(f"location.search.includes('reason=audit') && {shown}")
@@ -104,15 +104,13 @@ def test_a_list_is_saved_as_a_view_and_found_by_its_name(browser: Browser, site:
     browser.open(f"{site.url}/runs?state=failed")
     browser.click("nav.views a")
     browser.wait_for("document.querySelector('[name=address]')?.value == '/runs?state=failed'")
-    browser.run("document.querySelector('[name=name]').value = 'what failed'")
+    browser.fill("[name=name]", "what failed")
     browser.click("form[action='/views'] button")
     browser.wait_for("document.querySelector('#notice')?.innerText.includes('Saved as a view')")
     browser.wait_for("document.querySelector('nav.views [aria-current]')?.innerText == 'what failed'")
     browser.open(f"{site.url}/jobs")
     browser.click("#search")
-    browser.run("document.querySelector('#palette-input').focus()")
-    browser.run("document.querySelector('#palette-input').value = 'what f'")
-    browser.run("document.querySelector('#palette-input').dispatchEvent(new Event('input', {bubbles: true}))")
+    browser.fill("#palette-input", "what f")
     browser.wait_for("document.querySelector('#palette-list [data-address=\"/runs?state=failed\"]')")
     assert browser.complaints == []
 
@@ -121,11 +119,11 @@ def test_all_that_match_are_run_again_while_the_page_follows(browser: Browser, s
     browser.view(390, dark=True)
     browser.open(f"{site.url}/runs?state=failed")
     assert "all 1,200 that match" in browser.text(".acting select")
-    browser.run("document.querySelector('[name=scope]').value = 'all'")
+    browser.fill("[name=scope]", "all")
     browser.click(".acting button[value=retry]")
     browser.wait_for("document.querySelector('form[action=\"/bulk\"]')")
     assert browser.text("form[action='/bulk'] button") == "Run again: 1,200 runs"
     browser.click("form[action='/bulk'] button")
-    browser.wait_for("document.querySelector('#seen')?.innerText.includes('Done: 1,200 seen')", 40)
+    browser.wait_for("document.querySelector('#seen')?.innerText.includes('Done: 1,200 seen')")
     assert "1,200\trun again" in browser.text(".foreseen tbody")
     assert browser.complaints == []

@@ -100,7 +100,7 @@ def test_cancelling_changes_nothing(browser: Browser, site: Site) -> None:
 
 
 def fill_in(browser: Browser, name: str, value: str) -> None:
-    browser.run(f"document.querySelector('.filters [name={name}], details[open] [name={name}]').value = '{value}'")
+    browser.fill(f".filters [name={name}], details[open] [name={name}]", value)
 
 
 def test_a_backfill_is_looked_at_and_then_made_once(browser: Browser, site: Site) -> None:

@@ -107,7 +107,7 @@ def test_the_whole_way_in_a_browser(site: Site, provider: RunningProvider, tmp_p
 
         browser.open(f"{site.url}/sign-in?next=/runs")
         browser.run("document.querySelector('details').open = true")
-        browser.run(f"document.querySelector('input[name=token]').value = '{TOKEN}'")
+        browser.fill("input[name=token]", TOKEN)
         browser.click("form[action='/sign-in'] button")
         browser.wait_for(at("/runs"))
         assert "ci, operator" in browser.text("footer")

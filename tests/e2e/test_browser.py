@@ -53,10 +53,7 @@ def browser(running: Running, tmp_path: Path) -> Iterator[Browser]:
 
 def put(browser: Browser, name: str, value: str) -> None:
     """Type into a field."""
-    browser.run(
-        f"(() => {{ const e = document.querySelector('[name={json.dumps(name)}]'); e.value = {json.dumps(value)};"
-        "e.dispatchEvent(new Event('input', {bubbles: true})); })()"
-    )
+    browser.fill(f"[name={json.dumps(name)}]", value)
 
 
 def says(text: str) -> str:

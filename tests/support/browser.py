@@ -20,6 +20,23 @@ _FLAGS: Final = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
     "--no-proxy-server", "--remote-debugging-pipe",
 )  # fmt: skip
+_SHIFTS: Final = """(() => {
+  const moved = [];
+  const name = (node) => {
+    const element = node?.nodeType === 1 ? node : node?.parentElement;
+    return element ? `${element.localName}#${element.id}.${element.className.baseVal ?? element.className}` : "removed";
+  };
+  const box = ({x, y, width, height}) => `${x},${y} ${width}x${height}`;
+  const told = (one) => `${name(one.node)}: ${box(one.previousRect)} to ${box(one.currentRect)}`;
+  const keep = (entries) => {
+    for (const {value, hadRecentInput, sources} of entries)
+      if (!hadRecentInput) moved.push([value, ...sources.map(told)]);
+  };
+  const observer = new PerformanceObserver((list) => keep(list.getEntries()));
+  observer.observe({type: "layout-shift", buffered: true});
+  const frame = () => new Promise(requestAnimationFrame);
+  window.shifts = () => frame().then(frame).then(() => { keep(observer.takeRecords()); return moved; });
+})()"""
 
 
 def find_browser() -> str | None:
@@ -36,6 +53,7 @@ class Browser(AbstractContextManager["Browser"]):
         self._answers: dict[int, dict[str, Any]] = {}
         self._numbers = itertools.count(1)
         self._session: str | None = None
+        self._width: int | None = None
         theirs_in, self._out = os.pipe()
         self._in, theirs_out = os.pipe()
         self._process = _started(program, folder, theirs_in, theirs_out)
@@ -47,6 +65,7 @@ class Browser(AbstractContextManager["Browser"]):
         self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
             self._call(f"{domain}.enable")
+        self._call("Page.addScriptToEvaluateOnNewDocument", source=_SHIFTS)
         return self
 
     def __exit__(
@@ -68,6 +87,13 @@ class Browser(AbstractContextManager["Browser"]):
         self._call("Emulation.setDeviceMetricsOverride", **metrics)
         theme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._call("Emulation.setEmulatedMedia", features=[theme])
+        self._width = width
+        self._await_width()
+
+    def _await_width(self) -> None:
+        """Until the page is laid out for this window: a resize is answered before it is carried out."""
+        shown = "Math.round(visualViewport.width * visualViewport.scale)"
+        wait_until(lambda: self._width in (None, self.run(shown)), what=f"a window {self._width} wide")
 
     def move_to(self, timezone: str) -> None:
         """Let the browser's clocks be those of a zone."""
@@ -77,6 +103,7 @@ class Browser(AbstractContextManager["Browser"]):
         """Go to a page and wait until it is there."""
         self._call("Page.navigate", url=url)
         self.wait_for("true")
+        self._await_width()
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page."""
@@ -113,6 +140,21 @@ class Browser(AbstractContextManager["Browser"]):
             self._call("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1)
         has_missed = self.run("window.hit === false")  # another page, to which the click led, knows of none
         return not has_missed or self.run(middle) == place
+
+    def fill(self, selector: str, value: str) -> None:
+        """Type a value into a field as a hand does: the field has the focus, so that no refresh takes it away."""
+        self.wait_for(f"document.querySelector({json.dumps(selector)})")
+        field, typed = json.dumps(selector), json.dumps(value)
+        self.run(
+            f"(field => {{ field.focus(); field.value = {typed};"
+            " for (const kind of ['input', 'change']) field.dispatchEvent(new Event(kind, {bubbles: true}));"
+            f" }})(document.querySelector({field}))"
+        )
+
+    def shifts(self) -> list[list[Any]]:
+        """Each layout shift up to the next frame, but those of an input: its value, and what moved whence."""
+        found: list[list[Any]] = self.run("window.shifts()")
+        return found
 
     def text(self, selector: str) -> str:
         """What a reader sees of an element."""
