@@ -15,24 +15,29 @@ function showLive() {
   button.setAttribute("aria-pressed", String(live));
 }
 
-// In use: somebody types, ticks, selects text or has opened a drawer that a new part would close.
+// In use: somebody presses, types, ticks, selects text or has opened a drawer that a new part would close.
 function inUse() {
   const active = document.activeElement;
   const typing = seen.contains(active) && active !== seen && active.matches("input, select, textarea, button, summary");
   const ticked = seen.querySelector("form[method=post] input[type=checkbox]:checked, .tick input:checked");
   const opened = seen.querySelector("details[open]:not(#distribution details)");
-  return document.hidden || (dialog && dialog.open) || typing || ticked || opened || String(getSelection()) !== "";
+  const pressed = seen.querySelector(":active");
+  return document.hidden || (dialog && dialog.open) || typing || ticked || opened || pressed || String(getSelection()) !== "";
 }
 
 // By its id each time: without a database the page has no such part.
-function look(id) {
+function look(id, unasked = false) {
   const part = document.getElementById(id);
-  if (part) htmx.trigger(part, "look");
+  if (part) htmx.trigger(part, "look", {unasked});
 }
 
 function lookAgain(id, every) {
-  setInterval(() => { if (live && !inUse()) look(id); }, every);
+  setInterval(() => { if (live && !inUse()) look(id, true); }, every);
 }
+// An answer may come after somebody began: it replaces nothing under his hand, and the next one does.
+document.body.addEventListener("htmx:beforeSwap", (event) => {
+  if (event.detail.requestConfig.triggeringEvent?.detail?.unasked && inUse()) event.detail.shouldSwap = false;
+});
 
 function spent(seconds) {
   const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
