@@ -1,7 +1,8 @@
 """Keep the lease confirmed, and tell the time by the database's clock.
 
 Owns one thread and, through its store, one connection. Promises that the leader trusts the lease only for `ttl -
-margin` of its own monotonic clock, counted from before the request. Without confirmation it is not the leader.
+margin` of its own monotonic clock, counted from before the request. Without confirmation it does nothing: whoever is
+about to act waits for the renewal that is late, which is refused where another leader took over meanwhile.
 """
 
 import threading
@@ -25,6 +26,7 @@ _JUMP: Final = 2 * SECOND
 _SLEW: Final = 500
 # A loop without a pass for so long is stuck: a standby should replace a leader that only keeps the lease.
 _STUCK_AFTER: Final = 60 * SECOND
+_TRUSTED_AGAIN_SECONDS: Final = 0.01
 
 
 def renewed_every(ttl: Duration) -> Duration:
@@ -77,9 +79,19 @@ class LeaseRenewer:
         return not self._lost.is_set() and self._clock() < self._confirmed[0] + self._ttl - self._margin
 
     def check(self) -> None:
-        """Raise LeaseLost unless this process may still act as the leader."""
-        if not self.trusted():
+        """Raise LeaseLost unless this process may act as the leader; waits for up to a ttl for a late confirmation."""
+        if not self.trusted() and not self._confirmed_late():
             raise LeaseLost(f"term {self.lease.term} is not confirmed any more")
+
+    def _confirmed_late(self) -> bool:
+        """Wait for the renewing thread, which a starved machine may let run after the thread that asks."""
+        began = self._clock()
+        while self._thread.is_alive() and self._clock() < began + self._ttl:
+            if self._lost.wait(_TRUSTED_AGAIN_SECONDS):
+                return False
+            if self.trusted():
+                return True
+        return False
 
     def now(self) -> Instant:
         """The database's time at the last renewal plus the monotonic time since; it never runs backwards."""
@@ -166,9 +178,12 @@ class LeaseRenewer:
             if self._writer_stuck_for() > _STUCK_AFTER:
                 log.error("writer stands still", term=self._lease.term, stuck_s=_STUCK_AFTER // SECOND)
                 return self._give_up()
+            is_late = not self.trusted()
             try:
                 self.confirm()
                 wait = self.next_in()
+                if is_late:
+                    log.warning("lease confirmed late, nobody took over meanwhile", term=self._lease.term)
             except LeaseLost as exc:
                 log.error("lease lost", term=self._lease.term, error=str(exc))
                 return self._give_up()

@@ -1,10 +1,12 @@
 """The leader's trust in its lease, and its clock: the database's, however this host's runs beside it."""
 
+import queue
 import threading
+from typing import Self
 
 import pytest
 
-from itinerary.protocol.errors import LeaseLost
+from itinerary.protocol.errors import LeaseLost, StoreUnavailable
 from itinerary.protocol.instants import HOUR, MILLISECOND, SECOND, Duration, Instant
 from scheduler_service.core.model import Lease
 from scheduler_service.loops.lease_renewer import LeaseRenewer
@@ -111,6 +113,76 @@ def test_a_lease_that_is_lost_is_not_trusted_however_young_its_confirmation() ->
     assert told.wait(60)
     assert not renewer.trusted()
     renewer.stop(resign=False)
+
+
+class LateLeases:
+    """A store that answers a renewal when `answer` is set: by what it holds, or with a confirmation."""
+
+    def __init__(self) -> None:
+        self.answer, self.asked = threading.Event(), threading.Event()
+        self.error: Exception | None = None
+
+    def renew(self, lease: Lease, ttl: Duration) -> Lease:
+        self.asked.set()
+        assert self.answer.wait(60)
+        if self.error is not None:
+            raise self.error
+        return lease
+
+    def resign(self, lease: Lease) -> None: ...
+
+
+class Late:
+    """A leader that waits to act while its renewal is late, by a clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.host, self.leases = 0, LateLeases()
+        lease = Lease(0, 1, "one", 1)
+        self.renewer = LeaseRenewer(self.leases, lease, 0, SECOND // 10, lambda: None, clock=lambda: self.host)  # type: ignore[arg-type]
+        self.acted: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._acting = threading.Thread(target=self._act)
+
+    def _act(self) -> None:
+        try:
+            self.renewer.check()
+            self.acted.put("acted")
+        except LeaseLost as exc:
+            self.acted.put(str(exc))
+
+    def __enter__(self) -> Self:
+        self.renewer.start()
+        assert self.leases.asked.wait(60)
+        self.host = HOUR  # a machine that gave this process no core
+        self._acting.start()
+        with pytest.raises(queue.Empty):
+            self.acted.get(timeout=0.1)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leases.answer.set()
+        self.renewer.stop(resign=False)
+        self._acting.join(60)
+
+
+def test_who_is_about_to_act_waits_for_a_confirmation_that_is_late_and_then_acts() -> None:
+    with Late() as late:
+        late.leases.answer.set()
+        wait_until(late.renewer.trusted, what="a renewal since")
+        assert late.acted.get(timeout=60) == "acted"
+
+
+@pytest.mark.parametrize("error", [LeaseLost("term 2 leads"), StoreUnavailable("away")], ids=["taken", "away"])
+def test_nobody_acts_after_a_late_renewal_that_fails(error: Exception) -> None:
+    with Late() as late:
+        late.leases.error = error
+        late.leases.answer.set()
+        assert late.acted.get(timeout=60) == "term 1 is not confirmed any more"
+
+
+def test_a_renewal_that_is_never_answered_is_waited_for_no_longer_than_a_ttl() -> None:
+    with Late() as late:
+        late.host += SECOND // 10
+        assert late.acted.get(timeout=60) == "term 1 is not confirmed any more"
 
 
 class KeptLeases:

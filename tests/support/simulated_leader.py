@@ -135,6 +135,7 @@ class SimLeader(Process):
         self._rereading, self._read_to = False, BEGINNING
         self._listened = NEVER
         self._asked_at: Instant | None = None
+        self._waits_since: Instant | None = None
         self.stopping = False
         self._commands_left: int | None = None
         jobs, runs = store.job_histories(cursor.materialised_until), store.active_runs()
@@ -180,8 +181,8 @@ class SimLeader(Process):
         return self.dead
 
     def turn_loop(self) -> None:
-        if not self.renewer.trusted():
-            return self.step_down("its lease is not confirmed")
+        if self._waits_for_a_confirmation("loop"):
+            return None
         messages = self.mailbox.drain(0)
         if stepped := self.renewer.take_step():
             messages.append(ClockStepped(stepped))
@@ -196,6 +197,19 @@ class SimLeader(Process):
             self.renewer.stop(resign=True)
             return self.die("stopped cleanly")
         return self.kick("loop", max(next_wake(self.state, now) - now, MILLISECOND))
+
+    def _waits_for_a_confirmation(self, turn: str) -> bool:
+        """As `LeaseRenewer.check`: a confirmation that is late is waited for, for up to a ttl."""
+        if self.renewer.trusted():
+            self._waits_since = None
+            return False
+        if self._waits_since is None:
+            self._waits_since = self.simulation.t
+        if self.simulation.t - self._waits_since < self.simulation.ttl:
+            self.kick(turn, self.simulation.ttl // 20)
+        else:
+            self.step_down("its lease is not confirmed")
+        return True
 
     def _see_lost(self, commands: Sequence[Command]) -> None:
         for command in commands:
@@ -257,6 +271,8 @@ class SimLeader(Process):
         """Some of what is queued is committed; the loop hears of it later, when the other lane may have gone on."""
         if self.simulation.database_away:
             return self.kick(name, 200 * MILLISECOND)
+        if self._waits_for_a_confirmation(name):
+            return None
         free = [order for order in lane.queue if order[0] <= self._writer.done]
         several = 1 if self._commands_left is not None else self.simulation.random.randint(1, len(free))
         lane.answers = several
@@ -283,6 +299,8 @@ class SimLeader(Process):
     def turn_broker(self) -> None:
         if self.simulation.redis_away:
             return self.kick("broker", 200 * MILLISECOND)
+        if self._waits_for_a_confirmation("broker"):
+            return None
         command = self._brokers.popleft()
         try:
             self._broker.carry_out([command])
@@ -296,6 +314,8 @@ class SimLeader(Process):
         """Some of what is queued, as one publish; the other thread may ask before or after it."""
         if self.simulation.redis_away:
             return self.kick("publish", 200 * MILLISECOND)
+        if self._waits_for_a_confirmation("publish"):
+            return None
         several = 1 if self._commands_left is not None else self.simulation.random.randint(1, len(self._publishes))
         commands = [self._publishes.popleft() for _ in range(several)]
         try:
@@ -344,6 +364,8 @@ class SimLeader(Process):
 
     def turn_keep(self) -> None:
         if self.simulation.database_away:
+            if not self.renewer.trusted():
+                return self.step_down("its lease is not confirmed")
             return self.kick("keep", self.simulation.ttl // 10)
         try:
             self.renewer.confirm()
