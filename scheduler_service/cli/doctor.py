@@ -14,7 +14,7 @@ from redis import ResponseError
 from itinerary import version as small
 from itinerary.ownership import ownership_error
 from itinerary.protocol.errors import BadValue
-from itinerary.protocol.instants import DAY, HOUR, format_duration
+from itinerary.protocol.instants import DAY, HOUR, SECOND, format_duration
 from itinerary.protocol.wire import PROTOCOL, PROTOCOL_FIELD, WITHOUT_INFO, protocol_error
 from scheduler_service.api.context import system_clock
 from scheduler_service.api.services.leader_line import LeaderLine
@@ -51,6 +51,7 @@ _MARKED_WITHIN: Final = 3.0
 _MARKED_EVERY: Final = 0.5
 _OLDEST_REDIS: Final = (6, 2)
 _MOST_COUNTED: Final = 10_000
+_ANSWERED_WITHIN: Final = 10 * SECOND  # a page does not wait so long; a verdict may, for a leader that lacks a core
 
 
 def examine(settings: Settings, *, as_json: bool = False) -> int:
@@ -292,4 +293,4 @@ def _notices(settings: Settings) -> str:
 
 def _statistics(settings: Settings) -> Any:
     with closing(RedisInbox(settings.redis_url, settings.key_prefix)) as inbox:
-        return LeaderLine(inbox, system_clock).ask("statistics")
+        return LeaderLine(inbox, system_clock).request("query", {"what": "statistics"}, _ANSWERED_WITHIN)
