@@ -13,7 +13,7 @@ from itinerary.protocol.instants import SECOND
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.limits import Bounds, Rate
 from scheduler_service.sql.queues import SqlQueueStore
-from tests.support.fault_bed import LOST_SECONDS, TTL_SECONDS, FaultBed, LeaderProcess
+from tests.support.fault_bed import LOST_SECONDS, PATIENT, TTL_SECONDS, FaultBed, LeaderProcess
 from tests.support.processes import wait_until
 from tests.support.redis_server import RedisServer
 
@@ -52,13 +52,18 @@ def dispatched_after(leader: LeaderProcess, words: str) -> int:
     return len(lines) - 1 - next(n for n, line in enumerate(lines) if "at the point" in line)
 
 
-def test_a_leader_frozen_inside_a_transaction_blocks_no_takeover_and_its_commit_matches_nothing(bed: FaultBed) -> None:
-    zombie = bed.sole_leader("moving runs, before COMMIT", "stop")
-    standby = bed.leader().wait_standing_by()
+def frozen_at(bed: FaultBed, point: str) -> LeaderProcess:
+    """A leader that freezes at this point. Until then it is alone: on a starved machine a standby could replace it."""
+    zombie = bed.sole_leader(point, "stop")
     zombie.arm()
+    return zombie
+
+
+def test_a_leader_frozen_inside_a_transaction_blocks_no_takeover_and_its_commit_matches_nothing(bed: FaultBed) -> None:
+    zombie = frozen_at(bed, "moving runs, before COMMIT")
     bed.enqueue(4)
     zombie.at_the_point()
-    standby.wait_leading()
+    bed.leader().wait_leading()
     bed.reconcile()
     zombie.child.signal(signal.SIGCONT)
     zombie.child.wait_for_line("left the lead")
@@ -66,12 +71,10 @@ def test_a_leader_frozen_inside_a_transaction_blocks_no_takeover_and_its_commit_
 
 
 def test_a_leader_frozen_before_it_publishes_publishes_nothing_when_it_resumes(bed: FaultBed) -> None:
-    zombie = bed.sole_leader("runs moved, not published", "stop")
-    standby = bed.leader().wait_standing_by()
-    zombie.arm()
+    zombie = frozen_at(bed, "runs moved, not published")
     run_ids = bed.enqueue(4, queue="unread")
     zombie.at_the_point()
-    standby.wait_leading()
+    bed.leader().wait_leading()
     wait_until(lambda: all(bed.run(run_id).published_at for run_id in run_ids), what=lambda: bed.outputs)
     with bed.redis() as client:
         sent = client.llen("unread")
@@ -82,12 +85,10 @@ def test_a_leader_frozen_before_it_publishes_publishes_nothing_when_it_resumes(b
 
 
 def test_what_a_frozen_leader_had_half_sent_and_sends_on_when_it_resumes_starts_nothing_twice(bed: FaultBed) -> None:
-    zombie = bed.sole_leader("half a batch published", "stop")
-    standby = bed.leader().wait_standing_by()
-    zombie.arm()
+    zombie = frozen_at(bed, "half a batch published")
     bed.enqueue(6)
     zombie.at_the_point()
-    standby.wait_leading()
+    bed.leader().wait_leading()
     bed.reconcile()
     zombie.child.signal(signal.SIGCONT)
     zombie.child.wait_for_line("left the lead")
@@ -98,7 +99,7 @@ def test_a_standby_that_was_frozen_over_a_takeover_goes_on_standing_by(bed: Faul
     frozen = bed.leader().wait_standing_by()
     frozen.child.signal(signal.SIGSTOP)
     first.child.kill_alone()
-    second = bed.leader().wait_leading()
+    second = bed.leader(**PATIENT).wait_leading()
     term = bed.term()
     frozen.child.signal(signal.SIGCONT)
     wait_until(lambda: second.said("runs released") > 3, what=lambda: bed.outputs)
@@ -107,8 +108,8 @@ def test_a_standby_that_was_frozen_over_a_takeover_goes_on_standing_by(bed: Faul
 
 
 def test_of_two_standbys_that_contend_at_once_one_leads_and_a_clean_stop_hands_over(bed: FaultBed) -> None:
-    old = bed.sole_leader()
-    two = [bed.leader().wait_standing_by() for _ in range(2)]
+    old = bed.sole_leader("taking over", "hold")
+    two = [bed.leader(**PATIENT).wait_standing_by() for _ in range(2)]
     old.child.kill_alone()
     wait_until(lambda: any(one.said("took over") for one in two), what=lambda: bed.outputs)
     (first,) = [one for one in two if one.said("took over")]

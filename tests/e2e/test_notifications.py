@@ -24,42 +24,45 @@ def missed_slas(receiver: WebhookReceiver) -> list[str]:
 
 def test_what_goes_wrong_is_told_once_whoever_is_killed(tmp_path: Path, postgres_url: str) -> None:
     with (
-        WebhookReceiver(503, 200) as receiver,
+        WebhookReceiver(503, 200, event="run.failed") as receiver,
         WebhookReceiver("hang", 503, 200) as chat,
         Deployment(
             tmp_path, postgres_url, app="itinerary.worker.celery_app:app",
-            ITINERARY_NOTIFY_WEBHOOKS=receiver.url, ITINERARY_NOTIFY_SECRET=SECRET, ITINERARY_LEASE_TTL="1s",
+            ITINERARY_NOTIFY_WEBHOOKS=receiver.url, ITINERARY_NOTIFY_SECRET=SECRET,
             ITINERARY_NOTIFY_ALLOW_PRIVATE="true", ITINERARY_NOTIFY_CHANNELS=channel_to(chat),
         ) as deployed,
     ):  # fmt: skip
-        first = deployed.leading()
         with deployed.client() as client:
             client.pause_queue("held", "test")
-            for queue in ("default", "held"):  # one runs for too long, over the takeover; one never starts
-                client.enqueue("itinerary.sleep", [100], queue=queue, must_end_within="1s")
-            for _ in range(20):
-                client.enqueue("itinerary.fail", kwargs={"message": "no such order"})
-        wait_until(lambda: receiver.posts, what=lambda: deployed.output)
-        assert receiver.taken == []
+            # One runs for too long, over the takeover; one never starts. Both are due at one time, and told together.
+            sleeps = {"task": "itinerary.sleep", "args": [100], "must_end_within": "1s"}
+            client.enqueue_batch([{**sleeps, "queue": queue} for queue in ("default", "held")])
+            client.enqueue_batch([{"task": "itinerary.fail", "kwargs": {"message": "no such order"}}] * 20)
+        tried = lambda: [post for post in list(receiver.posts) if post.body["type"] == "run.failed"]  # noqa: E731
+        wait_until(tried, what=lambda: deployed.output)
+        assert receiver.of_type("run.failed") == []
         # The channel hangs, but no run waits for it.
         wait_until(lambda: chat.posts, what=lambda: deployed.output)
         with deployed.client() as client:
             assert client.wait(client.enqueue("itinerary.echo")["run_id"], timeout=PATIENCE)["state"] == "completed"
 
         # The failures are committed and their message was refused: another leader brings it, and says who was lost.
-        deployed.parts[first].kill_alone()
+        deployed.parts[deployed.leading()].kill_alone()
         wait_until(lambda: receiver.of_type("run.failed"), what=lambda: deployed.output)
         wait_until(lambda: receiver.of_type("leader.lost"), what=lambda: deployed.output)
         (failed,) = receiver.of_type("run.failed")
-        assert failed.message_id == receiver.posts[0].message_id
+        assert failed.message_id == tried()[0].message_id
         (item,) = failed.body["data"]["items"]
         assert (item["job_id"], item["task"]) == (None, "itinerary.fail")
         assert item["error"] == {"type": "RuntimeError", "message": "no such order"}
+        assert 1 <= item["count"] <= 20, "how many had failed when it was made"
         assert all(map(is_signed, receiver.posts))
 
         # The channel gets what it asked for, from the next leader.
         wait_until(lambda: chat.taken, what=lambda: deployed.output)
-        assert [post.body["title"] for post in chat.taken] == ["[Itinerary] 20 runs failed for good (itinerary.fail)."]
+        runs = "1 run" if item["count"] == 1 else f"{item['count']} runs"
+        title = f"[Itinerary] {runs} failed for good (itinerary.fail)."
+        assert [post.body["title"] for post in chat.taken] == [title]
 
         # The SLAs are missed once, whoever leads.
         wait_until(lambda: len(missed_slas(receiver)) == 2, what=lambda: deployed.output)

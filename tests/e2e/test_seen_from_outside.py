@@ -6,6 +6,7 @@ import re
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote, unquote
@@ -13,7 +14,7 @@ from urllib.parse import quote, unquote
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
-from itinerary.client.sync import Client
+from itinerary.client.sync import ApiError, Client
 from itinerary.protocol.instants import parse_instant
 from itinerary.protocol.trace_ids import trace_id_of
 from tests.support.otlp_receiver import OtlpReceiver, Received
@@ -169,14 +170,18 @@ def test_flower_shows_each_attempt_under_its_own_id_with_its_task_and_state(
     ]:
         _has_state(system, flower, task_id, state)
         known = shown(flower, f"/api/task/info/{quote(task_id)}")
-        assert (known["uuid"], known["name"], known["worker"]) == (task_id, name, client.workers()[0]["name"])
+        assert (known["uuid"], known["name"], known["worker"]) == (task_id, name, worker_of(client))
     assert shown(flower, f"/api/task/info/{quote(good)}~1")["kwargs"] == "{'number': 4}"
     assert shown(flower, f"/api/task/info/{quote(bad)}~1")["exception"] == "ValueError('no such article')"
 
 
 def test_flower_shows_the_queues_that_the_workers_consume(client: Client, flower: str) -> None:
-    worker = shown(flower, "/api/workers?refresh=true")[client.workers()[0]["name"]]
-    consumed = sorted(queue["name"] for queue in worker["active_queues"])
+    name = worker_of(client)
+
+    def asked() -> Any:  # Flower gives its workers a second to answer
+        return shown(flower, "/api/workers?refresh=true").get(name, {}).get("active_queues")
+
+    consumed = sorted(queue["name"] for queue in wait_until(asked, what="the worker to tell its queues"))
     assert consumed == ["celery", "default"]
     lengths = shown(flower, "/api/queues/length")["active_queues"]
     assert sorted(queue["name"] for queue in lengths) == consumed
@@ -204,6 +209,17 @@ def test_so_does_that_of_a_scheduled_run_with_a_time_in_its_id(client: Client, s
     assert ":" in run["run_id"]
     for link in links_of(system, run["run_id"]):
         assert f"{run['run_id']}~1" in page(link, PASSWORD)
+
+
+def worker_of(client: Client) -> str:
+    """The name of the one worker; the leader's answer may come too late for the API."""
+
+    def asked() -> str:
+        with suppress(ApiError):
+            return str(client.workers()[0]["name"])
+        return ""
+
+    return wait_until(asked, what="the leader to answer")
 
 
 def _has_state(system: Running, flower: str, task_id: str, state: str) -> None:

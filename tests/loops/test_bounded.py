@@ -8,7 +8,7 @@ import pytest
 
 from itinerary.net.bounded import addresses_of, connected
 from tests.support.dead_hosts import dead_hosts, resolved_to, seconds_given
-from tests.support.processes import free_port
+from tests.support.processes import PATIENCE, free_port
 
 DEAD = ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
 
@@ -32,7 +32,7 @@ def test_dead_addresses_together_are_given_no_more_than_there_is_time(monkeypatc
 
 def test_a_name_without_addresses_cannot_be_connected_to() -> None:
     with pytest.raises(OSError, match="no address"):
-        connected([], 1, time.monotonic() + 1)
+        connected([], 1, time.monotonic() + PATIENCE)
 
 
 def test_a_resolver_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,9 +45,9 @@ def test_a_resolver_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.M
 
 def test_each_address_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: resolved_to(["127.0.0.2", "127.0.0.1", "127.0.0.2"], 1))
-    assert addresses_of("name", 1, time.monotonic() + 1) == ["127.0.0.2", "127.0.0.1"]
+    assert addresses_of("name", 1, time.monotonic() + PATIENCE) == ["127.0.0.2", "127.0.0.1"]
 
 
 def test_a_name_that_is_none_says_so() -> None:
     with pytest.raises(UnicodeError):
-        addresses_of("a" * 70, 1, time.monotonic() + 5)
+        addresses_of("a" * 70, 1, time.monotonic() + PATIENCE)

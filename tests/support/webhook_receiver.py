@@ -33,10 +33,14 @@ class Post:
 
 
 class WebhookReceiver(LoopbackServer):
-    """Gives `answers` one after another, the last one for ever: a status, a Location to redirect to, "hang"."""
+    """Gives `answers` one after another, the last one for ever: a status, a Location to redirect to, "hang".
 
-    def __init__(self, *answers: int | str) -> None:
+    With `event` these are for that type alone, and others get the last one.
+    """
+
+    def __init__(self, *answers: int | str, event: str | None = None) -> None:
         self.answers: list[int | str] = list(answers) or [200]
+        self._event = event
         self.posts: list[Post] = []
         self.over = threading.Event()
         super().__init__(_handler(self))
@@ -51,7 +55,9 @@ class WebhookReceiver(LoopbackServer):
         """What was taken of an event."""
         return [post for post in self.taken if post.body["type"] == name]
 
-    def next_answer(self) -> int | str:
+    def next_answer(self, raw: bytes) -> int | str:
+        if self._event is not None and json.loads(raw)["type"] != self._event:
+            return self.answers[-1]
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
     def __exit__(
@@ -65,7 +71,7 @@ def _handler(receiver: WebhookReceiver) -> type[QuietHandler]:
     class Handler(QuietHandler):
         def do_POST(self) -> None:
             raw = self.rfile.read(int(self.headers.get("content-length", 0)))
-            answer = receiver.next_answer()
+            answer = receiver.next_answer(raw)
             status = answer if isinstance(answer, int) else 0 if answer == "hang" else 307
             headers = {name.lower(): value for name, value in self.headers.items()}
             receiver.posts.append(Post(self.path, headers, raw, status))
