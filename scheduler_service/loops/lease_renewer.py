@@ -1,8 +1,8 @@
 """Keep the lease confirmed, and tell the time by the database's clock.
 
 Owns one thread and, through its store, one connection. Promises that the leader trusts the lease only for `ttl -
-margin` of its own monotonic clock, counted from before the request. Without confirmation it does nothing: whoever is
-about to act waits for the renewal that is late, which is refused where another leader took over meanwhile.
+margin` of its own monotonic clock, counted from before the request. Without confirmation it does nothing. A thread that
+is about to act waits for a late renewal, which is refused if another leader took over meanwhile.
 """
 
 import threading
