@@ -84,7 +84,8 @@ def test_at_the_stop_a_task_gets_its_time_and_nothing_new_is_dispatched(tmp_path
         with closing(database), database.read() as reading:
             states = dict(reading.execute(text("SELECT run_id, state FROM runs")).all())
         assert states[slow] == "completed"
-        assert set(states.values()) <= {"completed", "scheduled"}, states
+        # Where a run takes over a second the next one is skipped; what no worker had begun waits for the next start.
+        assert set(states.values()) <= {"completed", "scheduled", "skipped", "pending"}, states
         since = running.output[running.output.index("told that the stop is near") :]
         # A transaction may have been in hand; the slow task takes some of these seconds, each with an occurrence.
         assert since.count("runs released") < 2, running.output

@@ -22,6 +22,7 @@ from scheduler_service.core.schedules.zone_rules import installed_rules
 from scheduler_service.ports.stores import RunFilter
 from scheduler_service.sql.tables import runs
 from scheduler_service.sql.zone_rules import SqlZoneRulesStore
+from tests.support.fault_bed import answered
 from tests.support.leading import LeaderThread
 from tests.support.processes import wait_until
 from tests.support.proxy import FaultProxy
@@ -36,7 +37,8 @@ def leads(contender: LeaderThread) -> bool:
 
 
 def enqueue(contender: LeaderThread, name: str) -> str:
-    ((run, _),) = contender.runs.enqueue([NewRun(adhoc_run_id(name), RunKind.ADHOC, "demo.task", 0, 0)])
+    new = [NewRun(adhoc_run_id(name), RunKind.ADHOC, "demo.task", 0, 0)]
+    ((run, _),) = answered(lambda: contender.runs.enqueue(new))
     contender.inbox.send("run_enqueued", 0, {"run_ids": [run.run_id]})
     return run.run_id
 

@@ -190,7 +190,8 @@ def test_what_a_part_prints_neither_steers_the_terminal_nor_passes_for_another_p
 
 
 def test_before_anything_is_stopped_a_part_is_asked_to_begin_nothing_new(supervise: Any) -> None:
-    careful = "import signal; signal.signal(signal.SIGUSR1, lambda *_: print('paused', flush=True))\n"
+    # Written past Python's buffer: a signal that comes while `up` is being flushed may not enter that again.
+    careful = "import os, signal; signal.signal(signal.SIGUSR1, lambda *_: os.write(1, b'paused\\n'))\n"
     careful += "print('up', flush=True)\nwhile 1: signal.pause()"
     supervisor = supervise(
         {"name": "leader", "argv": [sys.executable, "-S", "-c", careful], "pause_signal": "SIGUSR1"},

@@ -37,6 +37,7 @@ _SHIFTS: Final = """(() => {
   const frame = () => new Promise(requestAnimationFrame);
   window.shifts = () => frame().then(frame).then(() => { keep(observer.takeRecords()); return moved; });
 })()"""
+_LEFT: Final = "Inspected target navigated or closed"
 
 
 def find_browser() -> str | None:
@@ -111,10 +112,19 @@ class Browser(AbstractContextManager["Browser"]):
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
+    def _read_from(self, script: str) -> Any:
+        """The value of an expression that changes nothing; the next page answers where this one leaves before it."""
+        while True:
+            try:
+                return self.run(script)
+            except AssertionError as exc:
+                if _LEFT not in str(exc):
+                    raise
+
     def wait_for(self, condition: str, timeout: float = PATIENCE) -> None:
         """Until an expression in the page is true, and the page, which a click may have led to, is there as a whole."""
         there = f"Boolean(document.readyState === 'complete' && ({condition}))"
-        wait_until(lambda: self.run(there), timeout, lambda: f"{condition}; {self.complaints}")
+        wait_until(lambda: self._read_from(there), timeout, lambda: f"{condition}; {self.complaints}")
 
     def click(self, selector: str) -> None:
         """Click the middle of an element, as a hand with a mouse would; again, if a refresh moved it just then."""
@@ -138,8 +148,8 @@ class Browser(AbstractContextManager["Browser"]):
         )
         for kind in ("mousePressed", "mouseReleased"):
             self._call("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1)
-        has_missed = self.run("window.hit === false")  # another page, to which the click led, knows of none
-        return not has_missed or self.run(middle) == place
+        has_missed = self._read_from("window.hit === false")  # another page, to which the click led, knows of none
+        return not has_missed or self._read_from(middle) == place
 
     def fill(self, selector: str, value: str) -> None:
         """Type a value into a field as a hand does: the field has the focus, so that no refresh takes it away."""

@@ -6,12 +6,13 @@ parts, none of their occurrences may be lost, doubled or early.
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import redis
 from sqlalchemy import text
@@ -35,6 +36,7 @@ from tests.support.processes import PATIENCE, Child, project_env, wait_until
 from tests.support.records import Truth, read_truth
 from tests.support.warm_command import ServiceChild, WarmChild
 
+T = TypeVar("T")
 TTL_SECONDS = 1.5
 PATIENT = {"ITINERARY_LEASE_TTL": "30s"}
 """Of a leader that must keep its lease, on a machine that may leave it without a core for longer than the short one."""
@@ -57,6 +59,19 @@ TICKS = {
     "misfire": {"policy": "fire_all", "max_catch_up": 1000},
     "retry": {"max_attempts": 4, "initial": "100ms", "jitter": False},
 }
+
+
+def answered(ask: Callable[[], T]) -> T:
+    """The answer, though the database ends the transaction of a process that got no core for seconds: asked again."""
+    found: list[T] = []
+
+    def asked() -> bool:
+        with suppress(StoreUnavailable):
+            found.append(ask())
+        return bool(found)
+
+    wait_until(asked, what="the database to answer")
+    return found[0]
 
 
 @dataclass(frozen=True)
@@ -179,14 +194,14 @@ class FaultBed(AbstractContextManager["FaultBed"]):
         retry = RetryPolicy(max_attempts=attempts, initial=SECOND // 10, jitter=False)
         run = NewRun("", RunKind.ADHOC, task, 0, 0, kwargs=kwargs, queue=queue, retry=retry, timeout=timeout)
         new = [replace(run, run_id=adhoc_run_id(str(uuid7()))) for _ in range(number)]
-        run_ids = [run.run_id for run, _ in self.runs.enqueue(new)]
+        run_ids = [run.run_id for run, _ in answered(lambda: self.runs.enqueue(new))]
         if tell:
             with suppress(BrokerUnavailable):  # the leader looks by itself
                 self.inbox.send("run_enqueued", 0, {"run_ids": run_ids})
         return run_ids
 
     def run(self, run_id: str) -> Run:
-        return self.runs.get(run_id)
+        return answered(lambda: self.runs.get(run_id))
 
     def wait_state(self, run_id: str, state: str, attempt: int = 0, timeout: float = PATIENCE) -> Run:
         """The run, once it is in this state (at this attempt)."""
@@ -220,7 +235,7 @@ class FaultBed(AbstractContextManager["FaultBed"]):
         return connect(self.redis_url)
 
     def term(self) -> int:
-        view = SqlLeaseStore(self.database).peek(0)
+        view = answered(lambda: SqlLeaseStore(self.database).peek(0))
         return 0 if view is None else view.term
 
     def reconcile(self, timeout: float = PATIENCE) -> None:
@@ -232,7 +247,7 @@ class FaultBed(AbstractContextManager["FaultBed"]):
 
     def violations(self) -> list[Any]:
         record = read_record(self.record) if self.record.exists() else {}
-        return list(findings(self.database, record, tolerance=Tolerance(stuck_after=20 * SECOND)))
+        return answered(lambda: list(findings(self.database, record, tolerance=Tolerance(stuck_after=20 * SECOND))))
 
     def endings(self, job_id: str | None = None) -> Counter[tuple[str, int]]:
         """How many runs (of this job) ended in which state, at which attempt."""
@@ -240,8 +255,12 @@ class FaultBed(AbstractContextManager["FaultBed"]):
             "SELECT state, attempt, count(*) FROM runs WHERE finished_at IS NOT NULL "
             "AND (CAST(:job AS TEXT) IS NULL OR job_id = :job) GROUP BY 1, 2"
         ).bindparams(job=job_id)
-        with self.database.read() as connection:
-            return Counter({(state, attempt): number for state, attempt, number in connection.execute(asked)})
+
+        def read() -> Counter[tuple[str, int]]:
+            with self.database.read() as connection:
+                return Counter({(state, attempt): number for state, attempt, number in connection.execute(asked)})
+
+        return answered(read)
 
     def late_reports(self, run_id: str) -> int:
         """How many reports came of attempts that were over."""
