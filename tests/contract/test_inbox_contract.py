@@ -118,7 +118,7 @@ def test_an_answer_reaches_its_asker(inbox: Inbox) -> None:
 def test_an_asker_is_woken_by_the_answer(inbox: Inbox) -> None:
     answering = threading.Timer(0.1, inbox.reply, ("asker-2", {"ok": True}))
     answering.start()
-    assert inbox.await_reply("asker-2", 5 * SECOND) == {"ok": True}
+    assert inbox.await_reply("asker-2", HOUR) == {"ok": True}
     answering.join()
 
 

@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import text
 
-from itinerary.protocol.instants import MINUTE, SECOND
+from itinerary.protocol.instants import HOUR, MINUTE, SECOND
 from scheduler_service.core.leader.commands import Apply, Transition
 from scheduler_service.core.leader.planning import new_occurrence
 from scheduler_service.core.run_state import Event, RunState
@@ -25,12 +25,12 @@ def test_a_deadline_counts_from_when_the_run_is_due(bed: StoreBed) -> None:
 
 def test_waiting_runs_beyond_their_deadline_are_found_a_part_at_a_time(bed: StoreBed) -> None:
     lease = bed.lead()
-    late = [one_off(lease.now + n, start_within=SECOND) for n in range(5)]
-    sent = one_off(lease.now, start_within=SECOND)
+    late = [one_off(lease.now + n, start_within=MINUTE) for n in range(5)]
+    sent = one_off(lease.now, start_within=MINUTE)
     bed.dispatched(lease, sent)
-    others = [one_off(lease.now), one_off(lease.now, start_within=MINUTE)]
+    others = [one_off(lease.now), one_off(lease.now, start_within=HOUR)]
     bed.runs.enqueue([*late, *others])
-    until, place, found = lease.now + 2 * SECOND, None, []
+    until, place, found = lease.now + 2 * MINUTE, None, []
     for _ in range(4):
         read = bed.leader.expired_runs(until, 2, place)
         found += [run.run_id for run in read.runs]
@@ -81,10 +81,10 @@ def test_the_look_walks_its_own_small_index(postgres_stores: StoreBed) -> None:
     assert postgres_stores.database is not None
     lease = postgres_stores.lead()
     postgres_stores.runs.enqueue([one_off(lease.now) for _ in range(500)])
-    postgres_stores.runs.enqueue([one_off(lease.now, start_within=SECOND)])
+    postgres_stores.runs.enqueue([one_off(lease.now, start_within=MINUTE)])
     with postgres_stores.database.write() as connection:
         connection.execute(text("ANALYZE runs"))
-        found, _ = expired(connection, lease.now + MINUTE, 10, None)
+        found, _ = expired(connection, lease.now + HOUR, 10, None)
         sql = "SELECT id FROM runs WHERE start_by IS NOT NULL AND standing = 'scheduled' AND start_by < now() LIMIT 9"
         plan = "\n".join(connection.execute(text(f"EXPLAIN {sql}")).scalars())
     assert len(found) == 1
