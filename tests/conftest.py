@@ -25,6 +25,7 @@ from sqlalchemy import make_url
 from scheduler_service.local.redis_server import find_server
 from tests.support.examples import WHOLE_RUN
 from tests.support.postgres_server import PostgresServer, create_database, drop_database
+from tests.support.processes import PATIENCE
 from tests.support.redis_server import RedisServer
 
 # Every commit of SQLite and every command of Redis waits for its file: in memory that takes microseconds, on a disk
@@ -150,7 +151,7 @@ def _emptied() -> Iterator[Callable[[str], str]]:
 
     def emptied(url: str) -> str:
         if url not in clients:
-            clients[url] = redis.Redis.from_url(url, socket_timeout=5)
+            clients[url] = redis.Redis.from_url(url, socket_timeout=PATIENCE)
         clients[url].flushdb()
         return url
 

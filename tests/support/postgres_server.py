@@ -21,7 +21,7 @@ from psycopg import sql
 from sqlalchemy import URL, make_url
 
 from tests.support.authority import Certificate
-from tests.support.processes import Child, free_port, wait_until
+from tests.support.processes import PATIENCE, Child, free_port, wait_until
 
 _FAST: Final = {
     "fsync": "off",
@@ -191,7 +191,7 @@ def drop_database(admin: URL, url: str) -> None:
 
 def _admin(url: URL) -> "psycopg.Connection[Any]":
     plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
-    return psycopg.connect(plain, autocommit=True, connect_timeout=5)
+    return psycopg.connect(plain, autocommit=True, connect_timeout=int(PATIENCE))
 
 
 def _answers(url: URL) -> bool:
