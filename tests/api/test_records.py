@@ -69,7 +69,7 @@ def test_a_misfire_names_its_gap_and_the_time_without_a_leader(api: TestClient, 
     led.leases.resign(led.lease)
     led.lease = led.lead("two")
     api.put("/api/v1/jobs/b", json={"task": "t", "schedule": {"kind": "interval", "every": "1s"}})
-    at = led.lease.now // SECOND * SECOND + 2 * SECOND
+    at = SqlJobStore(led.database).get("b").created_at // SECOND * SECOND + 2 * SECOND
     missed_range = MissedRange("b", at, at + 3 * SECOND, 3, "misfire skip: later than 30s")
     led.store.create_runs(led.lease, CreateRuns((), at + MINUTE, missed_ranges=(missed_range,)))
     answer = api.get("/api/v1/jobs/b/explain", params={"at": format_instant(at)}).json()
