@@ -44,7 +44,7 @@ def handed_over(write: Apply) -> list[Dispatch]:
 
 @dataclass
 class Gate:
-    """One leader. What it chose is answered by `moved`, `refused` or not at all."""
+    """One leader. What it chose is answered by `dispatched`, `refused` or not at all."""
 
     rows: Sequence[ActiveRun] = ()
     settings: CoreSettings = field(default_factory=lambda: CoreSettings(publish_window=10_000))
@@ -108,7 +108,7 @@ class Gate:
     def hear(self, *messages: InboxMessage) -> list[str]:
         return self.step(InboxRead(messages, "1-0"))
 
-    def moved(self, *run_ids: str) -> list[str]:
+    def dispatched(self, *run_ids: str) -> list[str]:
         """The database has committed these dispatches, and the broker has their messages."""
         runs = tuple(self._dispatched(run_id) for run_id in run_ids)
         chosen = self.step(RunsDispatched(runs, ()))
@@ -138,7 +138,7 @@ class Gate:
         """
         applies, self.applies = self.applies, []
         answers: list[Feedback] = []
-        moved = []
+        dispatched = []
         for one in applies:
             given = [dispatch.run_id for dispatch in handed_over(one)]
             outdated = any(order.control != self.version for order in one.then)
@@ -146,13 +146,13 @@ class Gate:
                 answers.append(RunsDispatched((), tuple(given), outdated))
             else:
                 answers.append(RunsDispatched(tuple(map(self._dispatched, given)), ()))
-                moved += given
+                dispatched += given
             answers.append(Applied(one, refused))
-        return moved + self.step(*answers)
+        return dispatched + self.step(*answers)
 
     def go(self, run_id: str) -> None:
-        """The run is moved and starts."""
-        self.moved(run_id)
+        """The run is dispatched and starts."""
+        self.dispatched(run_id)
         self.started(run_id)
 
     def _dispatched(self, run_id: str) -> DispatchedRun:

@@ -10,11 +10,11 @@ from typing import Final
 from itinerary.protocol.batches import batched
 from itinerary.protocol.instants import MILLISECOND, Instant
 from scheduler_service.core.leader.beyond_limits import skip_beyond_limit
-from scheduler_service.core.leader.commands import Dispatch, DispatchRuns, Transition
+from scheduler_service.core.leader.commands import Dispatch, DispatchRuns
 from scheduler_service.core.leader.deadlines import expire
 from scheduler_service.core.leader.freezing import skip_frozen
 from scheduler_service.core.leader.frozen import lateness_counts_from
-from scheduler_service.core.leader.holding import hold_back, queue_up
+from scheduler_service.core.leader.holding import queue_up, resume_held, skip
 from scheduler_service.core.leader.lanes import Lane
 from scheduler_service.core.leader.limiting import (
     full_limit,
@@ -34,7 +34,7 @@ from scheduler_service.core.leader.step import Step
 from scheduler_service.core.limits import QUEUE
 from scheduler_service.core.model import ActiveRun, Overlap, RunKind
 from scheduler_service.core.policies import OVERLAP_WORD, Admission, catches_up, decide_overlap, judge_lateness
-from scheduler_service.core.run_state import WAITING, Event, RunState
+from scheduler_service.core.run_state import WAITING, RunState
 
 # A present leader finds a due run sooner than this: only later ones may have been missed.
 _PROMPT: Final = 100 * MILLISECOND
@@ -48,7 +48,7 @@ def dispatch(state: SchedulerState, step: Step) -> None:
         admit_next(state, step, job_id)
     for run in _in_time(state, step, skip_frozen(state, step, _pop_due(state, step))):
         _admit(state, step, run)
-    hold_back(state, step)
+    resume_held(state, step)
     # Shortest queue first: a few runs need not wait for transactions with thousands of another queue's runs.
     open_lanes(state, step)
     waiting = state.dispatches.waiting
@@ -132,7 +132,7 @@ def _admit(state: SchedulerState, step: Step, run: ActiveRun) -> None:
         case Admission.SKIP:
             _doubt(state, step, live)
             reason = f"{OVERLAP_WORD} {policy.value}: {live[0] if live else held[0].run_id} is not final"
-            _skip(state, step, run, reason, reason)
+            skip(state, step, run, reason, "overlap")
         case Admission.HOLD:
             _doubt(state, step, live)
             _hold(state, step, run)
@@ -177,16 +177,6 @@ def _queue_up(state: SchedulerState, step: Step, run: ActiveRun) -> None:
         skip_beyond_limit(state, step, run)
 
 
-def _skip(state: SchedulerState, step: Step, run: ActiveRun, reason: str, in_common: str) -> None:
-    state.counts.add("skip", "overlap")
-    # The first one with this reason keeps its row, the others share a missed range.
-    coalesce = state.skipped.extend(run.job_id, run.scheduled_at, in_common) if run.job_id and is_fresh(run) else None
-    change = Transition(
-        run.run_id, run.attempt, Event.SKIP, RunState.SKIPPED, step.now, reason=reason, coalesce=coalesce
-    )
-    step.transition(state, run._replace(state=RunState.SKIPPED), change)
-
-
 def _supersede(state: SchedulerState, step: Step, run: ActiveRun, live: list[str]) -> None:
     """Apply cancel_running: skip waiting runs and cancel live ones; the newest waits. Catch-up runs keep their turn."""
     held = {run_id: state.runs.get(run_id) for run_id in state.held.of(run.job_id)}
@@ -196,7 +186,7 @@ def _supersede(state: SchedulerState, step: Step, run: ActiveRun, live: list[str
         if older is not None and older.state is RunState.SCHEDULED:
             rule = f"{OVERLAP_WORD} {Overlap.CANCEL_RUNNING}"
             in_common = f"{rule}: newer ones came while {live[0]} was not final"
-            _skip(state, step, older, f"{rule}: {run.run_id} came after it", in_common)
+            skip(state, step, older, f"{rule}: {run.run_id} came after it", "overlap", in_common)
     _hold(state, step, run)
     for run_id in live:
         other = state.runs.get(run_id)
@@ -258,7 +248,7 @@ def _take_out(state: SchedulerState, lane: Lane, runs: list[ActiveRun]) -> list[
         chosen.append(Dispatch(run.run_id, run.attempt, seq, lane.queue))
         state.watermarks.in_flight(lane.queue, run.run_id, run.attempt, seq)
         if state.controls.limits:
-            state.rates.moved(run.run_id, rates_of(state, run))
+            state.rates.dispatched(run.run_id, rates_of(state, run))
     run_ids = [run.run_id for run in runs]
     state.slots.take(run_ids, uses_of(lane.queue, lane.limits))
     state.slots.keep_promise(lane)

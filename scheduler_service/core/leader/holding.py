@@ -69,19 +69,19 @@ def hold_frozen(state: SchedulerState, run: ActiveRun, now: Instant) -> bool:
     return True
 
 
-def hold_back(state: SchedulerState, step: Step) -> None:
-    """Queue up what waited for an end, and skip the oldest occurrences beyond `max_catch_up` of jobs that wait on."""
+def resume_held(state: SchedulerState, step: Step) -> None:
+    """Queue up what waited for a pause or freeze that has ended; skip the oldest of a job where too many wait on."""
     paused = {queue: state.controls.pauses[queue] for queue in state.controls.held_queues(step.now)}
     reasons = {
         queue: partial("{}; of one job at most {} occurrences wait for the resume".format, pause.text(queue))
         for queue, pause in paused.items()
     }
-    _let_go_or_hold(state, step, state.paused, reasons)
+    _resume_or_skip(state, step, state.paused, reasons)
     frozen = {one.freeze_id: one.held_too_many for one in state.controls.holding(step.now)}
-    _let_go_or_hold(state, step, state.frozen, frozen)
+    _resume_or_skip(state, step, state.frozen, frozen)
 
 
-def _let_go_or_hold(
+def _resume_or_skip(
     state: SchedulerState, step: Step, held: HeldBack[Holder], reasons: Mapping[Holder, Callable[[int], str]]
 ) -> None:
     for holder in held.holders():
@@ -110,11 +110,14 @@ def next_of_queues(state: SchedulerState, now: Instant) -> tuple[Instant | None,
     return state.controls.next_change(now), state.windows.next_at(going)
 
 
-def skip(state: SchedulerState, step: Step, run: ActiveRun, reason: str, held_by: str) -> None:
-    """End a planned occurrence that was never dispatched as `skipped`."""
-    state.counts.add("skip", held_by)
+def skip(
+    state: SchedulerState, step: Step, run: ActiveRun, reason: str, cause: str, in_common: str | None = None
+) -> None:
+    """End a run that was never dispatched as `skipped`; `in_common`: the reason as occurrences in a row share it."""
+    state.counts.add("skip", cause)
     # The first one with this reason keeps its row, the others share a missed range.
-    coalesce = state.skipped.extend(run.job_id or "", run.scheduled_at, reason)
+    shared = in_common or reason
+    coalesce = state.skipped.extend(run.job_id, run.scheduled_at, shared) if run.job_id and is_fresh(run) else None
     change = Transition(
         run.run_id, run.attempt, Event.SKIP, RunState.SKIPPED, step.now, reason=reason, coalesce=coalesce
     )

@@ -25,7 +25,7 @@ def is_paused(state: SchedulerState, run: ActiveRun, now: Instant) -> bool:
     return job.paused_until is None or (run.scheduled_at if job.pause_skips else now) < job.paused_until
 
 
-def hold_back(state: SchedulerState, step: Step, run: ActiveRun, job: Job) -> None:
+def hold_or_skip(state: SchedulerState, step: Step, run: ActiveRun, job: Job) -> None:
     """Keep the run of a paused job until the resume, or skip it if the pause skips waiting runs."""
     if job.pause_skips:
         change = Transition(run.run_id, run.attempt, Event.SKIP, RunState.SKIPPED, step.now, reason="its job is paused")

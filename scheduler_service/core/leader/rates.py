@@ -1,8 +1,8 @@
-"""The rates that count a run, and what becomes of a run that they count: moved, started, given back, or taken over.
+"""The rates that count a run, and how they count it: when it is dispatched, started, given back, or taken over.
 
 Promises that a start is counted once: in memory when it is reported, and in the database by the write that commits it.
 An attempt whose start was never reported counts when it ends. A run is given back only by a row read afterwards. Never
-decides whether a run may be moved: the dispatch asks `Rates.may_start`.
+decides whether a run may be dispatched: the dispatch asks `Rates.may_start`.
 """
 
 from collections.abc import Mapping
@@ -51,8 +51,8 @@ def recalled(state: SchedulerState, run_id: str) -> None:
 def follow_row(state: SchedulerState, row: ActiveRun) -> None:
     """Count the run as its row says, which was read while no dispatch of it was unanswered."""
     if row.state is PENDING:
-        state.rates.moved(row.run_id, rates_of(state, row))
-    elif not state.rates.is_moved(row.run_id):
+        state.rates.dispatched(row.run_id, rates_of(state, row))
+    elif not state.rates.is_dispatched(row.run_id):
         return
     elif row.state in WAITING or (row.state in FINAL and row.pending_at is None):
         state.rates.given_back(row.run_id)
@@ -67,7 +67,7 @@ def follow_edit(state: SchedulerState, before: Mapping[str, Limit]) -> None:
         return
     for run in state.runs:
         if run.state is PENDING or run.run_id in state.dispatches.in_progress:
-            state.rates.moved(run.run_id, rates_of(state, run))
+            state.rates.dispatched(run.run_id, rates_of(state, run))
         elif run.state is RUNNING:
             state.rates.started(run.run_id, [rated for rated in rates_of(state, run) if rated.use.name in new])
 

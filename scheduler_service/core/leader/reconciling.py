@@ -19,7 +19,7 @@ from scheduler_service.core.leader.dispatching import is_to_be_judged
 from scheduler_service.core.leader.freezing import waits_in_database
 from scheduler_service.core.leader.holding import leave_held
 from scheduler_service.core.leader.in_flight import redispatch, take_claims
-from scheduler_service.core.leader.job_states import hold_back, is_paused
+from scheduler_service.core.leader.job_states import hold_or_skip, is_paused
 from scheduler_service.core.leader.lane_polling import stays_in_database
 from scheduler_service.core.leader.parts.slots import uses_of
 from scheduler_service.core.leader.reports import cancel
@@ -160,7 +160,7 @@ def _reconcile_waiting(state: SchedulerState, step: Step, row: ActiveRun, *, aga
         and is_paused(state, row, step.now)
         and (job.pause_skips or not is_to_be_judged(state, row, step.now))
     ):
-        hold_back(state, step, row, job)
+        hold_or_skip(state, step, row, job)
         return
     # Wait before trying a refused row again: an unplanned edit or another transaction's lock needs a moment.
     state.due.wait_until(row, max(row.due_at, step.now + _POLL_AGAIN) if again else None)

@@ -178,7 +178,7 @@ def end(state: SchedulerState, step: Step, run: ActiveRun, change: Transition) -
     if run.state in IN_FLIGHT and change.event not in (Event.LOSE, Event.TIME_OUT):
         # A worker declared lost may be alive: its claim and cancel flag stay until they expire.
         state.watermarks.ended(run.queue, run.seq, run.run_id, run.attempt)
-    if run.state is RunState.PENDING and state.rates.is_moved(run.run_id):
+    if run.state is RunState.PENDING and state.rates.is_dispatched(run.run_id):
         change = change._replace(starts=note_start(state, run))  # nobody reported its start
     step.transition(state, after, change)
 

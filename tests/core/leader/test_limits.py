@@ -62,7 +62,7 @@ def test_a_slot_is_free_when_the_end_is_committed_and_not_before() -> None:
 def test_an_end_for_whose_slot_runs_wait_is_written_at_once_and_others_are_not() -> None:
     one = gate(stripe=1)
     one.due(waiting("a", "stripe"), waiting("free"))
-    one.moved("a", "free")
+    one.dispatched("a", "free")
     one.started("a", "free")
     one.applies.clear()
     one.ended("free")
@@ -179,7 +179,7 @@ def test_an_edit_that_drops_a_run_frees_nothing_while_its_dispatch_is_under_way(
     one.due(waiting("a", "stripe"), waiting("b", "stripe"))
     one.state.runs.drop("a")
     assert one.edit(stripe=limit(1)) == []
-    assert one.moved("a") == []
+    assert one.dispatched("a") == []
     assert one.row("a", RunState.PENDING) == []
 
 
@@ -263,7 +263,7 @@ def test_a_run_that_is_cancelled_before_it_starts_keeps_its_slot_until_its_claim
     """Also for as long as no claim can be taken, since Redis lost its data."""
     one = gate(stripe=1)
     one.due(waiting("a", "stripe"), waiting("b", "stripe"))
-    one.moved("a")
+    one.dispatched("a")
     one.row("a", RunState.PENDING, cancel_requested=True)
     assert TakeClaims((("a", 1),)) in one.commands
     one.step(ClaimsDeferred((("a", 1),)))
@@ -291,7 +291,7 @@ def test_a_limit_that_has_keys_no_more_counts_all_runs_together_whatever_keys_th
 def test_the_own_limit_of_a_queue_holds_for_each_of_its_runs_and_wakes_them() -> None:
     one = gate(of_q=2)
     assert one.due(*(waiting(f"r{n}") for n in range(3))) == ["r0", "r1"]
-    one.moved("r0", "r1")
+    one.dispatched("r0", "r1")
     one.started("r0")
     one.applies.clear()
     one.ended("r0")
@@ -483,7 +483,7 @@ def test_nothing_is_kept_of_lanes_and_limits_that_are_over() -> None:
     one.due(*(waiting(f"r{n}", ("tenant", f"k{n}")) for n in range(50)), *(waiting(f"z{n}", ACME) for n in range(3)))
     for _ in range(4):
         out = [run_id for run_id in one.asked if one.state.slots.uses(run_id)]
-        one.moved(*out)
+        one.dispatched(*out)
         one.started(*out)
         one.ended(*out)
         one.committed()
@@ -611,7 +611,7 @@ def test_what_nobody_receives_is_recalled_for_those_that_wait_for_its_slot_and_g
     one.beat("busy", queues="p", slots=1)
     one.beat("idle", queues="q")
     assert one.due(waiting("lying", "stripe", queue="p")) == ["lying"]
-    one.moved("lying")
+    one.dispatched("lying")
     one.now += 11 * SECOND
     one.beat("busy", queues="p", slots=1)
     one.step()
@@ -631,9 +631,9 @@ def overtaken(one: Gate, *taken: str) -> None:
     one.step(after=10 * SECOND)  # every worker has reported by now
     one.beat()
     one.due(*(waiting(run_id, "stripe") for run_id in (*taken, "waits")))
-    one.moved(*taken)
+    one.dispatched(*taken)
     one.due(waiting("free"))
-    one.moved("free")
+    one.dispatched("free")
     one.hear(Started("free", 1, "w", one.now, one.asked["free"][1]))
     one.beat(running=["free"])
 
@@ -657,7 +657,7 @@ def test_what_a_worker_lists_or_has_before_it_in_its_queue_is_not_taken_for_gone
     one.started("next")
     one.ended("next")
     assert one.committed() == ["waits"]  # its message is behind what has started
-    one.moved("waits")
+    one.dispatched("waits")
     one.due(waiting("z", "stripe"))
     for _ in range(4):
         one.beat(running=["free"], received=["held"])
@@ -690,7 +690,7 @@ def test_the_queue_is_past_a_message_since_a_later_one_started_whatever_starts_a
 def test_what_a_worker_has_received_is_not_recalled() -> None:
     one = gate(stripe=1)
     one.due(waiting("a", "stripe"), waiting("b", "stripe"))
-    one.moved("a")
+    one.dispatched("a")
     for _ in range(10):
         one.beat(received=["a"])
         one.step(after=2 * SECOND)

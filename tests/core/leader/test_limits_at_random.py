@@ -53,24 +53,24 @@ class Play:
     def act(self) -> None:
         dice, gate = self.dice, self.gate
         gate.now += 10 * MILLISECOND
-        match dice.choice(("due", "due", "move", "move", "end", "end", "commit", "refuse", "edit")):
+        match dice.choice(("due", "due", "dispatch", "dispatch", "end", "end", "commit", "refuse", "edit")):
             case "due":
                 self.made += 1
                 uses = dice.choice(USES)
                 run = waiting(f"r{self.made:03}", *uses, queue=dice.choice("qp"), priority=dice.randint(4, 6))
                 self.heard(gate.due(run))
-            case "move" if self.asked:
+            case "dispatch" if self.asked:
                 run_id = dice.choice(sorted(self.asked))
                 self.asked.discard(run_id)
                 self.running.add(run_id)
-                self.heard(gate.moved(run_id))
+                self.heard(gate.dispatched(run_id))
                 self.heard(gate.started(run_id))
             case "refuse" if self.asked:
                 run_id = dice.choice(sorted(self.asked))
                 self.asked.discard(run_id)
                 self.heard(gate.refused(run_id))
                 if dice.random() < 0.5:
-                    self.running.add(run_id)  # it was moved, and the answer was lost
+                    self.running.add(run_id)  # it was dispatched, and the answer was lost
                     self.heard(gate.row(run_id, RunState.RUNNING))
                 else:
                     self.out.discard(run_id)
@@ -94,14 +94,14 @@ class Play:
             refused = self.dice.choice(over) if over and self.dice.random() < 0.2 else None
             self.out.difference_update(one for one in over if one != refused)
             self.gate.applies = [write]
-            moved = self.gate.committed(*([refused] if refused else []))
-            self.heard(moved)
+            dispatched = self.gate.committed(*([refused] if refused else []))
+            self.heard(dispatched)
             given = {one.run_id for one in handed_over(write)}
-            self.handed += len(given.intersection(moved))
+            self.handed += len(given.intersection(dispatched))
             if refused:
                 self.running.add(refused)
                 self.heard(self.gate.row(refused, RunState.RUNNING))
-            for run_id in sorted(given.difference(moved)):
+            for run_id in sorted(given.difference(dispatched)):
                 self.heard(self.gate.row(run_id, RunState.CANCELLED))
 
     def may_go(self) -> list[str]:

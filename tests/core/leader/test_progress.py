@@ -34,7 +34,7 @@ def gate() -> Gate:
     gate = Gate()
     gate.beat()
     gate.due(waiting("a"), waiting("b"))
-    gate.moved("a", "b")
+    gate.dispatched("a", "b")
     return gate
 
 

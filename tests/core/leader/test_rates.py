@@ -26,33 +26,33 @@ def at(rates: Rates, seconds: float) -> Rates:
 
 
 def start(rates: Rates, run_id: str, *uses: RatedUse) -> bool:
-    """Move and start a run at once, if it may."""
+    """Dispatch and start a run at once, if it may."""
     if rates.may_start(uses) is not None:
         return False
-    rates.moved(run_id, uses)
+    rates.dispatched(run_id, uses)
     rates.started(run_id, uses)
     return True
 
 
-def test_a_run_may_be_moved_while_starts_and_unreported_ones_are_fewer_than_the_count() -> None:
+def test_a_run_may_be_dispatched_while_starts_and_unreported_ones_are_fewer_than_the_count() -> None:
     rates = at(Rates(), 100)
     assert start(rates, "a", TWO)
     assert rates.may_start([TWO]) is None
-    rates.moved("b", [TWO])
+    rates.dispatched("b", [TWO])
     assert rates.may_start([TWO]) == API
     at(rates, 109.999999)
     assert rates.may_start([TWO]) == API
     at(rates, 110)
     assert rates.may_start([TWO]) is None, "the start of `a` is as old as the window"
-    rates.moved("c", [TWO])
+    rates.dispatched("c", [TWO])
     at(rates, 100_000)
-    assert rates.may_start([TWO]) == API, "runs that were moved and may still start count for ever"
+    assert rates.may_start([TWO]) == API, "runs that were dispatched and may still start count for ever"
     assert rates.next_in() is None
 
 
-def test_a_start_counts_from_its_report_not_from_its_move() -> None:
+def test_a_start_counts_from_its_report_not_from_its_dispatch() -> None:
     rates = at(Rates(), 0)
-    rates.moved("late", [ONE_A_MINUTE])
+    rates.dispatched("late", [ONE_A_MINUTE])
     at(rates, 50)
     assert rates.started("late", [ONE_A_MINUTE]) == (TENANT,)
     at(rates, 61)
@@ -94,7 +94,7 @@ def test_a_use_that_is_refused_in_each_pass_is_planned_once() -> None:
 
 def test_a_refused_use_that_waits_for_a_report_is_planned_by_it() -> None:
     rates = at(Rates(), 0)
-    rates.moved("a", [ONE_A_MINUTE])
+    rates.dispatched("a", [ONE_A_MINUTE])
     assert rates.may_start([ONE_A_MINUTE]) == TENANT
     assert rates.next_in() is None, "nobody knows when"
     at(rates, 5).started("a", [ONE_A_MINUTE])
@@ -103,7 +103,7 @@ def test_a_refused_use_that_waits_for_a_report_is_planned_by_it() -> None:
 
 def test_what_is_given_back_is_free_at_once() -> None:
     rates = at(Rates(), 0)
-    rates.moved("a", [ONE_A_MINUTE])
+    rates.dispatched("a", [ONE_A_MINUTE])
     assert rates.may_start([ONE_A_MINUTE]) == TENANT
     rates.given_back("a")
     assert rates.next_in() == 0
@@ -114,15 +114,15 @@ def test_what_is_given_back_is_free_at_once() -> None:
 
 def test_a_run_is_counted_once_however_often_it_is_moved() -> None:
     rates = at(Rates(), 0)
-    rates.moved("a", [TWO])
-    rates.moved("a", [TWO])
+    rates.dispatched("a", [TWO])
+    rates.dispatched("a", [TWO])
     assert rates.room(TWO) == 1
-    rates.moved("plain", [])
-    assert not rates.is_moved("plain")
-    rates.moved("a", [TWO, ONE_A_MINUTE])
+    rates.dispatched("plain", [])
+    assert not rates.is_dispatched("plain")
+    rates.dispatched("a", [TWO, ONE_A_MINUTE])
     assert (rates.room(TWO), rates.room(ONE_A_MINUTE)) == (1, 0)
     rates.started("a", [TWO])
-    assert (rates.room(TWO), rates.room(ONE_A_MINUTE)) == (1, 0), "by what it was moved by"
+    assert (rates.room(TWO), rates.room(ONE_A_MINUTE)) == (1, 0), "by what it was dispatched by"
 
 
 def test_a_lower_rate_counts_what_was_counted_by_the_higher_one() -> None:
@@ -132,9 +132,9 @@ def test_a_lower_rate_counts_what_was_counted_by_the_higher_one() -> None:
     lower = RatedUse(API, Rate(1, 20 * SECOND))
     assert not start(at(rates, 15), "c", lower)
     assert rates.next_in() == 6 * SECOND
-    rates.moved("d", [RatedUse(API, Rate(3, 20 * SECOND))])
+    rates.dispatched("d", [RatedUse(API, Rate(3, 20 * SECOND))])
     assert not start(rates, "e", RatedUse(API, Rate(2, 20 * SECOND)))
-    assert rates.next_in() == 6 * SECOND, "two must leave the window, for one that is moved and one more"
+    assert rates.next_in() == 6 * SECOND, "two must leave the window, for one that is dispatched and one more"
 
 
 def test_what_earlier_leaders_committed_counts_for_the_rest_of_its_window() -> None:
@@ -178,7 +178,7 @@ def test_keys_that_come_and_go_are_forgotten_when_their_window_is_empty() -> Non
         assert start(at(rates, number / 10), str(number), key)
         if number % 2:
             assert rates.may_start([key]) == key.use
-        rates.moved(f"recalled {number}", [RatedUse(LimitUse("other", str(number)), key.rate)])
+        rates.dispatched(f"recalled {number}", [RatedUse(LimitUse("other", str(number)), key.rate)])
         rates.given_back(f"recalled {number}")
         rates.forget_empty()
     rates.take_free()
@@ -186,7 +186,7 @@ def test_keys_that_come_and_go_are_forgotten_when_their_window_is_empty() -> Non
     assert len(rates._windows) == pytest.approx(600, abs=2)
     at(rates, 1_000).take_free()
     rates.forget_empty()
-    assert (rates._windows, rates._refused, rates._moved, rates._over, rates._free) == ({}, {}, {}, [], [])
+    assert (rates._windows, rates._refused, rates._dispatched, rates._over, rates._free) == ({}, {}, {}, [], [])
 
 
 def test_pruning_begins_with_a_start_and_rests_when_nothing_counts() -> None:
@@ -233,22 +233,22 @@ class History:
         self.clock += self.dice.choice((1, MILLISECOND, 10 * MILLISECOND, 300 * MILLISECOND, SECOND))
         self.rates.tick(self.steady())
         self.dice.choices(
-            (self.move, self.begin, self.hear, self.commit, self.recall, self.end, self.fail_over, self.refuse),
+            (self.dispatch, self.begin, self.hear, self.commit, self.recall, self.end, self.fail_over, self.refuse),
             (30, 20, 20, 10, 3, 3, 1, 3),
         )[0]()
 
-    def move(self) -> None:
+    def dispatch(self) -> None:
         for _ in range(self.dice.randint(1, 2 * self.rated.rate.count)):
             if self.rates.may_start([self.rated]) is not None:
                 return
             self.number += 1
-            self.rates.moved(str(self.number), [self.rated])
+            self.rates.dispatched(str(self.number), [self.rated])
             self.pending[str(self.number)] = False
 
     def refuse(self) -> None:
-        """Its move was not committed, as a row read afterwards says."""
+        """Its dispatch was not committed, as a row read afterwards says."""
         if self.rates.may_start([self.rated]) is None:
-            self.rates.moved("refused", [self.rated])
+            self.rates.dispatched("refused", [self.rated])
             self.rates.given_back("refused")
 
     def _some(self, begun: bool) -> list[str]:
@@ -297,7 +297,7 @@ class History:
         for stored in self.rows:
             self.rates.restore(self.rated, self.clock - stored, 1)
         for run_id in self.pending:
-            self.rates.moved(run_id, [self.rated])
+            self.rates.dispatched(run_id, [self.rated])
 
     def worst(self) -> int:
         """The most starts of any window."""
@@ -319,7 +319,7 @@ def test_no_window_has_more_starts_than_the_count_whatever_happens(seed: int, co
 
 
 def _prompt(rated: RatedUse, delay: Duration, until: Instant) -> Iterator[Instant]:
-    """The starts of a leader that sleeps until its next wake and hears of each start `delay` after the move."""
+    """The starts of a leader that sleeps until its next wake and hears of each start `delay` after the dispatch."""
     rates, now, number = Rates(), 0, 0
     reports: list[tuple[Instant, str]] = []
     while now < until:
@@ -329,7 +329,7 @@ def _prompt(rated: RatedUse, delay: Duration, until: Instant) -> Iterator[Instan
         rates.take_free()
         while rates.may_start([rated]) is None:
             number += 1
-            rates.moved(str(number), [rated])
+            rates.dispatched(str(number), [rated])
             reports.append((now + delay, str(number)))
             yield now
         wake = rates.next_in()

@@ -31,7 +31,7 @@ def test_a_full_limit_is_named_with_its_holders_and_what_waits_before_in_the_lan
     one = gate(tenant=limit(2, overrides={"acme": 2}))
     runs = [waiting(f"a{n}", ACME, due_at=T0 - (9 - n) * SECOND) for n in range(6)]
     assert one.due(*runs, waiting("b0", OTHER)) == ["a0", "a1", "b0"]
-    one.moved("a0", "a1", "b0")
+    one.dispatched("a0", "a1", "b0")
     full = {
         "name": "tenant", "key": "acme", "concurrency": 2, "in_flight": 2, "rate": None, "started": None,
         "free_at": None, "lanes": 1, "kept_for": None,
@@ -49,7 +49,7 @@ def test_a_full_limit_is_named_with_its_holders_and_what_waits_before_in_the_lan
 def test_a_full_rate_says_when_the_next_start_comes_free() -> None:
     one = gate(stripe=Limit("", Bounds(rate=Rate(1, 10 * SECOND))))
     assert one.due(waiting("a", "stripe"), waiting("b", "stripe")) == ["a"]
-    one.moved("a")
+    one.dispatched("a")
     (full,) = asked(one, "waiting", "b")["limits"]
     assert (full["started"], full["free_at"]) == (1, None), "nobody knows before its start is reported"
     one.started("a")
@@ -96,7 +96,7 @@ def test_counts_end_at_a_bound_and_other_lanes_are_counted(monkeypatch: pytest.M
 def test_of_a_run_that_is_unknown_or_in_flight_nothing_is_said(run_id: str) -> None:
     one = gate(stripe=limit(1))
     one.due(waiting("a", "stripe"))
-    one.moved("a")
+    one.dispatched("a")
     assert asked(one, "waiting", run_id) is None
 
 

@@ -45,8 +45,8 @@ if holder then
 end
 if redis.call('EXISTS', KEYS[3]) == 1 then return 'cancelled' end
 if ARGV[3] ~= '' then
-  local floor = redis.call('GET', KEYS[5])
-  if below(ARGV[3], bottom) or (floor and below(ARGV[3], floor)) then return 'stale' end
+  local watermark = redis.call('GET', KEYS[5])
+  if below(ARGV[3], bottom) or (watermark and below(ARGV[3], watermark)) then return 'stale' end
 end
 redis.call('SET', KEYS[2], ARGV[1], 'EX', ARGV[2])
 redis.call('XADD', KEYS[4], '*', unpack(ARGV, 4))

@@ -1,8 +1,8 @@
-"""Rates: for each limit and key, the starts reported in the last `per`, and the runs moved and not reported to start.
+"""Rates: for each limit and key, the starts reported in the last `per`, and dispatched runs not reported to start.
 
-Promises: if runs are moved only after `may_start`, then at most `count` start in any window of `per`, by true time. All
-starts of a window were counted when the last of them was moved; a late report only counts for longer. Times are those
-of the leader's steady clock, which no step of the database's clock moves.
+Promises: if runs are dispatched only after `may_start`, then at most `count` start in any window of `per`, by true
+time. All starts of a window were counted when the last of them was dispatched; a late report only counts for longer.
+Times are those of the leader's steady clock, which no step of the database's clock changes.
 """
 
 from collections import deque
@@ -83,7 +83,7 @@ class Rates:
     now: Duration = 0
     stored: bool = False
     _windows: dict[LimitUse, _Window] = field(default_factory=dict)
-    _moved: dict[str, tuple[LimitUse, ...]] = field(default_factory=dict)
+    _dispatched: dict[str, tuple[LimitUse, ...]] = field(default_factory=dict)
     _refused: dict[LimitUse, tuple[int, Duration | None]] = field(default_factory=dict)
     _free: list[_Timed] = field(default_factory=list)
     _over: list[_Timed] = field(default_factory=list)
@@ -94,7 +94,7 @@ class Rates:
         self.now = max(self.now, steady)
 
     def room(self, rated: RatedUse) -> int:
-        """How many runs of this use may be moved now."""
+        """How many runs of this use may be dispatched now."""
         window = self._windows.get(rated.use)
         if window is None:
             return rated.rate.count
@@ -102,7 +102,7 @@ class Rates:
         return rated.rate.count - window.counted(self.now)
 
     def may_start(self, uses: Iterable[RatedUse]) -> LimitUse | None:
-        """None if a run of all these uses may be moved now; else the use that is full: `take_free` names it again."""
+        """None if a run of all these uses may be dispatched now; else the full use, which `take_free` names again."""
         for rated in uses:
             if self.room(rated) <= 0:
                 _, planned = self._refused.get(rated.use, (0, None))
@@ -139,19 +139,19 @@ class Rates:
             heappop(self._free)
         return max(0, self._free[0][0] - self.now) if self._free else None
 
-    def moved(self, run_id: str, uses: Iterable[RatedUse]) -> None:
+    def dispatched(self, run_id: str, uses: Iterable[RatedUse]) -> None:
         """Count the run for these uses until its start is reported or it is given back."""
-        known = self._moved.get(run_id, ())
+        known = self._dispatched.get(run_id, ())
         new = [rated for rated in uses if rated.use not in known]
         if not new:
             return
-        self._moved[run_id] = (*known, *(rated.use for rated in new))
+        self._dispatched[run_id] = (*known, *(rated.use for rated in new))
         for rated in new:
             self._window(rated).unreported += 1
 
     def started(self, run_id: str, uses: Sequence[RatedUse]) -> tuple[LimitUse, ...]:
         """Count a start of the run now, reported or no longer to be waited for; returns the uses that count it."""
-        for use in (before := self._moved.pop(run_id, ())):
+        for use in (before := self._dispatched.pop(run_id, ())):
             self._windows[use].unreported -= 1
         for rated in uses:
             self._window(rated)
@@ -163,14 +163,14 @@ class Rates:
         return counted
 
     def given_back(self, run_id: str) -> None:
-        """Count the run no longer: it was not moved, or no message of it can start it any more."""
-        for use in self._moved.pop(run_id, ()):
+        """Count the run no longer: it was not dispatched, or no message of it can start it any more."""
+        for use in self._dispatched.pop(run_id, ()):
             self._windows[use].unreported -= 1
             self._changed(use)
 
-    def is_moved(self, run_id: str) -> bool:
+    def is_dispatched(self, run_id: str) -> bool:
         """Whether the run is counted and its start not reported."""
-        return run_id in self._moved
+        return run_id in self._dispatched
 
     def restore(self, rated: RatedUse, age: Duration, count: int) -> None:
         """Count starts that an earlier leader committed, oldest first."""
