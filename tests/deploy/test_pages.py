@@ -22,6 +22,7 @@ CODE = chain.from_iterable((REPOSITORY / folder).rglob("*.py") for folder in ("s
 SOURCES = "\n".join(path.read_text("utf-8") for path in CODE)
 LONGEST_README = 200
 TOUR = MANUAL / "start.md"
+SETTINGS = MANUAL / "settings.md"
 NOT_LOGGED = {
     "--log FILE", "read-only transaction", "started after", "leading term=N+1", "redis: not the leader's Redis",
     'misfire: {"policy": "fire_all"}', '{"event": "start"|"end", "task_id": ..., "at": seconds}', "Cannot connect to amqp://...",
@@ -63,6 +64,9 @@ def test_a_setting_that_is_named_is_one(page: Path) -> None:
     known = {name.upper() for name in Settings.model_fields} | OTHER_NAMES
     named = set(re.findall(rf"{PREFIX}([A-Z]\w*[A-Z])\b(?!_)", page.read_text("utf-8")))
     assert named <= known
+    if page in CHAPTERS and page != SETTINGS:  # its heading says that the prefix is left out
+        bare = re.findall(r"`([A-Z]+(?:_[A-Z]+)+)(?:=[^`]*)?`", prose(page))
+        assert {name.upper() for name in Settings.model_fields}.isdisjoint(bare), "without the prefix it sets nothing"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
