@@ -22,7 +22,7 @@ def print_backfill(answer: Mapping[str, Any]) -> None:
         if answer["runs"] > len(answer["first"]):
             print_message(f"  and {answer['runs'] - len(answer['first'])} more")
     for warning in answer["warnings"]:
-        print_message(f"mind: {warning}")
+        print_message(f"warning: {warning}")
 
 
 def _doing(answer: Mapping[str, Any]) -> str:

@@ -262,8 +262,8 @@ def _zone_rules(settings: Settings) -> str:
 def _workers(settings: Settings) -> str:
     alive = [str(worker["name"]) for worker in _statistics(settings)["workers"] if worker["alive"]]
     if not alive:
-        raise NotWell("the leader hears no worker")
-    return f"{len(alive)} heard: {', '.join(alive[:5])}"
+        raise NotWell("no worker reports to the leader; start one, with the leader's ITINERARY_REDIS_URL")
+    return f"{len(alive)} seen: {', '.join(alive[:5])}"
 
 
 def _protocol(settings: Settings) -> str:

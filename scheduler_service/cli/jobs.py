@@ -186,7 +186,7 @@ def preview(
         return
     print_message(seen["text"])
     for warning in seen["warnings"]:
-        print_message(f"mind: {warning}")
+        print_message(f"warning: {warning}")
     rows = [(when(o["at"]), o["local"], o["offset"], _note(o)) for o in seen["occurrences"]]
     print_table(["your clock", "the job's clock", "offset", "note"], rows, "it has no further run")
     for one in seen["left_out"]:
@@ -265,4 +265,4 @@ def print_change(job: Mapping[str, Any], done: str) -> None:
         coming = f"next run {'to be placed by the scheduler in a moment' if balanced else 'never'}"
     print_message(f"{job['job_id']} {done}, version {job['version']}; {coming}")
     for warning in () if done in ("paused", "resumed") else job.get("warnings") or ():
-        print_message(f"mind: {warning}")
+        print_message(f"warning: {warning}")

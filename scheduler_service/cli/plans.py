@@ -27,7 +27,7 @@ def print_plan(plan: Mapping[str, Any], *, entries: bool = True) -> None:
     for entry in plan["removed"]:
         lines.append(_line("-", entry["job_id"], _in_short(entry["job"])))
     lines += _left(plan, "") + _monitor_lines(monitors_of(plan))
-    lines += [plain(f"mind: {warning['job_id']}: {warning['msg']}") for warning in plan["warnings"]]
+    lines += [plain(f"warning: {warning['job_id']}: {warning['msg']}") for warning in plan["warnings"]]
     out = console()
     for line in lines:
         out.print(line, soft_wrap=True)

@@ -47,11 +47,11 @@ def leader_text(seen: Mapping[str, Any]) -> str:
         return "nobody leads, and nobody ever did: start a leader with `itinerary leader`"
     last_seen = _ago(seen["last_heard_at"])
     if seen["leader"] is None:
-        return f"nobody leads; last: {seen['last_leader']}, heard {last_seen}"
+        return f"nobody leads; the last was {seen['last_leader']}, last seen {last_seen}"
     if not seen["leader_answers"]:
-        text = f"{seen['leader']} holds the lease, last heard {last_seen}, but does not answer"
+        text = f"{seen['leader']} holds the lease, last seen {last_seen}, but does not answer"
         return f"{text}: it has just taken over, ask again in some seconds" if _is_new(seen["since"]) else text
-    return f"{seen['leader']}, last heard {last_seen}"
+    return f"{seen['leader']}, last seen {last_seen}"
 
 
 def _is_new(since: str | None) -> bool:

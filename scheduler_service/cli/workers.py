@@ -64,7 +64,7 @@ def mind_unknown_task(client: "Client", task: str) -> None:
         return
     warning = TaskNames(tuple(known.items), known.complete).warning(task)
     if warning is not None:
-        print(escaped(f"mind: {warning}"), file=sys.stderr)
+        print(escaped(f"warning: {warning}"), file=sys.stderr)
 
 
 def _some(run_ids: list[str], *, whole: bool) -> str | None:

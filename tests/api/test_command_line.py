@@ -56,7 +56,7 @@ def test_a_backfill_is_told_before_it_is_made_and_makes_nothing_twice(itinerary:
     assert told[1] == "12 runs would be created, to run one after the other"
     assert told[2].startswith("  2026-01-01 03:00:00 CET (")
     assert told[12] == "  and 2 more"
-    assert told[13].startswith("mind: occurrences of the job that fall due meanwhile are skipped")
+    assert told[13].startswith("warning: occurrences of the job that fall due meanwhile are skipped")
     made = itinerary.done(*window, "--overlap", "allow").splitlines()
     assert made[1] == "12 runs created, to run all at once"
     assert itinerary.done(*window).splitlines()[1:] == ["left out: 12 waiting already", "there is nothing to run"]
@@ -71,7 +71,7 @@ def test_a_job_can_come_from_a_file_or_standard_input(itinerary: Itinerary, tmp_
     body = {"task": "t", "schedule": schedule, "title": "from a file", "tags": ["of-a-file"]}
     (tmp_path / "job.json").write_text(json.dumps(body))
     told = itinerary.done("jobs", "add", "f", "--file", str(tmp_path / "job.json"))
-    assert "mind: there will be no run: all its times are past" in told
+    assert "warning: there will be no run: all its times are past" in told
     assert itinerary("jobs", "add", "g", "-f", "-", stdin=json.dumps(body)).returncode == 0
     jobs = json.loads(itinerary.done("jobs", "list", "--tag", "of-a-file", "--json"))["items"]
     assert [(job["job_id"], job["title"]) for job in jobs] == [("f", "from a file"), ("g", "from a file")]
@@ -146,7 +146,7 @@ def test_the_status_is_told_to_people_and_to_programs(itinerary: Itinerary) -> N
     leases.resign(lease)
     database.close()
     assert (unsure, right) == ("", "")
-    assert unknown.startswith("mind: no living worker knows the task shop.noone")
+    assert unknown.startswith("warning: no living worker knows the task shop.noone")
     assert (triggered, enqueued) == (unknown, unknown)
     assert (seen["leader"], seen["workers"]) == ("test-holder", 1)
     assert (seen["zone_rules"], seen["zone_rules_api"], seen["zone_rules_standby"]) == (
@@ -154,7 +154,7 @@ def test_the_status_is_told_to_people_and_to_programs(itinerary: Itinerary) -> N
     )  # fmt: skip
     assert "a standby has zone rules 2019c on another" in warned.stderr
     assert re.search(r"^FAIL +zone rules .*2019c on another", ill, re.MULTILINE)
-    assert re.search(r"^leader +test-holder, last heard (less than a second|\d+ s) ago$", text, re.MULTILINE)
+    assert re.search(r"^leader +test-holder, last seen (less than a second|\d+ s) ago$", text, re.MULTILINE)
     assert "\x1b" not in text
     assert (silent.stdout, silent.stderr) == ("", "no living worker has said which tasks it knows\n")
     assert (known.stdout, known.stderr) == (
@@ -177,11 +177,11 @@ def test_the_status_says_that_nobody_leads_or_that_the_leader_is_silent(itinerar
     database.close()
     assert silent.returncode == nobody.returncode == as_json.returncode == 1
     assert re.search(
-        r"^leader +killed-holder holds the lease, last heard .* ago, but does not answer: it has just taken over, ",
+        r"^leader +killed-holder holds the lease, last seen .* ago, but does not answer: it has just taken over, ",
         silent.stdout,
         re.M,
     )
-    assert re.search(r"^leader +nobody leads; last: frozen-holder, heard .* ago$", nobody.stdout, re.M)
+    assert re.search(r"^leader +nobody leads; the last was frozen-holder, last seen .* ago$", nobody.stdout, re.M)
     seen = json.loads(as_json.stdout)
     assert (seen["leader"], seen["last_leader"], seen["leader_answers"]) == (None, "frozen-holder", None)
     assert parse_instant(seen["last_heard_at"]) <= lapsed.now + SECOND

@@ -94,6 +94,6 @@ def test_no_text_of_a_job_breaks_a_line_of_the_plan() -> None:
         "~ b  version 2",
         f'    title: "x" -> "{"y" * 199}...',
         "= kept  is not declared; it stays",
-        "mind: a: no such task",
+        "warning: a: no such task",
         "shop: 1 added, 1 changed, 3 as they are",
     ]

@@ -90,7 +90,7 @@ def plan_lines(plan: Mapping[str, Any]) -> list[str]:
         ]
     lines += [f"- {entry['job_id']}  {_in_short(entry['job'])}" for entry in plan["removed"]]
     lines += [f"= {job_id}  is not declared; it stays" for job_id in plan["left"]]
-    lines += [f"mind: {warning['job_id']}: {warning['msg']}" for warning in plan["warnings"]]
+    lines += [f"warning: {warning['job_id']}: {warning['msg']}" for warning in plan["warnings"]]
     counts = [(len(plan[name]), name) for name in ("added", "changed", "removed")]
     message = ", ".join(f"{count} {name}" for count, name in counts if count) or "nothing to change"
     return [_on_one_line(line) for line in [*lines, f"{plan['source']}: {message}, {plan['unchanged']} as they are"]]
