@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 from scheduler_service.core.schedules.zones import zone as load_zone
 
 _MINUTE = timedelta(minutes=1)
+_HALF_HOUR = 1800
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,9 @@ def _elapsed(meaning: Meaning, info: ZoneInfo, start: int, end: int) -> Iterator
 
 
 def _watched(meaning: Meaning, info: ZoneInfo, start: int, end: int) -> Iterator[int]:
-    """A fixed schedule: look at every minute, from a day before, and at what the clock skipped."""
+    """A fixed schedule: look at every minute, from a day before where it jumps, and at what it skipped."""
     reached: datetime | None = None
-    for minute in _warm_up(info, start, end):
+    for minute, lasting in _warm_up(info, start, end):
         wall = _wall(info, minute)
         if reached is not None and wall > reached:
             caught_up = _skipped(meaning, reached, wall, minute)
@@ -55,7 +56,7 @@ def _watched(meaning: Meaning, info: ZoneInfo, start: int, end: int) -> Iterator
         repeated = reached is not None and wall < reached
         if minute + 60 > start and meaning.names(wall) and _counts(meaning, info, minute, repeated):
             yield from _within_minute(meaning, minute, start, end)
-        ahead = wall + _MINUTE
+        ahead = wall + lasting
         if reached is None or ahead > reached:
             reached = ahead
 
@@ -66,11 +67,20 @@ def _within_minute(meaning: Meaning, minute: int, start: int, end: int) -> Itera
             yield minute + second
 
 
-def _warm_up(info: ZoneInfo, start: int, end: int) -> Iterator[int]:
+def _warm_up(info: ZoneInfo, start: int, end: int) -> Iterator[tuple[int, timedelta]]:
+    """The instants to look at, and for how long the clock goes on from each without a jump."""
     first = start - start % 60 - 27 * 3600
-    offsets = {datetime.fromtimestamp(second, info).utcoffset() for second in range(first, end, 1800)}
+    halves = range(first, end, _HALF_HOUR)
+    offsets = [_wall(info, second).utcoffset() for second in (*halves, halves[-1] + _HALF_HOUR)]
     # While the clock never jumps there is nothing to remember of the time before.
-    yield from range(first if len(offsets) > 1 else start - start % 60 - 60, end, 60)
+    if len(set(offsets)) == 1:
+        yield from ((minute, _MINUTE) for minute in range(start - start % 60 - 60, end, 60))
+        return
+    for half, offset, next_offset in zip(halves, offsets, offsets[1:], strict=False):
+        if half + _HALF_HOUR <= start and offset == next_offset:
+            yield half, 30 * _MINUTE
+        else:
+            yield from ((minute, _MINUTE) for minute in range(half, min(half + _HALF_HOUR, end), 60))
 
 
 def _skipped(meaning: Meaning, low: datetime, high: datetime, minute: int) -> Iterator[int]:
