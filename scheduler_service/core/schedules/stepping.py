@@ -40,6 +40,7 @@ Ints = NDArray[np.int64]
 HORIZON_DAYS: Final = 131 * 366
 _CANDIDATES: Final = 50_000
 _FEW: Final = 3_000
+_MOST_DAYS: Final = 4_000
 _NONE: Final[Ints] = np.empty(0, dtype=np.int64)
 
 
@@ -67,7 +68,7 @@ def _groups_from(wall: WallTimes, low: Instant) -> Iterator[Ints]:
             yield found
             start = int(found[-1]) + 1
         else:
-            start, step = start + step, min(step * 4, _chunk_seconds(wall, 4_000, _CANDIDATES))
+            start, step = start + step, min(step * 4, _MOST_DAYS * DAY_SECONDS)
 
 
 def upcoming(
@@ -161,7 +162,7 @@ def latest(schedule: Schedule, start: Instant, end: Instant) -> Instant | None:
 
 def _last_wall(wall: WallTimes, start: Instant, end: Instant) -> Instant | None:
     first, last = -(-max(start, wall.not_before or start) // SECOND), -(-end // SECOND)
-    step, most = _chunk_seconds(wall, 2, _FEW), _chunk_seconds(wall, 4_000, _CANDIDATES)
+    step, most = _chunk_seconds(wall, 2, _FEW), _chunk_seconds(wall, _MOST_DAYS, _CANDIDATES)
     while last > first:
         found = _in_chunk(wall, max(first, last - step), last)
         if found.size:
@@ -202,7 +203,7 @@ def _stride(schedule: SimpleSchedule) -> Duration:
     """Return the length of a window whose occurrences fit into one array of bounded size."""
     match schedule:
         case CronSchedule() | HourlySchedule() | CalendarSchedule():
-            return _chunk_seconds(schedule.wall, 4_000, _CANDIDATES) * SECOND
+            return _chunk_seconds(schedule.wall, _MOST_DAYS, _CANDIDATES) * SECOND
         case IntervalSchedule():
             return _CANDIDATES * schedule.every
         case WindowSchedule():
@@ -217,7 +218,7 @@ def wall_parts(wall: WallTimes, start: Instant, end: Instant) -> Iterator[Ints]:
     """Yield the occurrences (in SECONDS) of a wall-time schedule in [start, end), chunk by chunk."""
     begin = max(start, wall.not_before or start)
     low, high = -(-begin // SECOND), -(-end // SECOND)
-    step = _chunk_seconds(wall, 4_000, _CANDIDATES)
+    step = _chunk_seconds(wall, _MOST_DAYS, _CANDIDATES)
     for chunk in range(low, high, step):
         yield _in_chunk(wall, chunk, min(chunk + step, high))
 
@@ -231,9 +232,10 @@ def _chunk_seconds(wall: WallTimes, days: int, candidates: int) -> int:
 def _in_chunk(wall: WallTimes, start: int, end: int, *, first_only: bool = False) -> Ints:
     """Return the occurrences (seconds) in [start, end); with `first_only`, at least the first of them."""
     meant = _days_meant(wall, start - 2 * DAY_SECONDS, end + 2 * DAY_SECONDS)
+    most = max(1, _CANDIDATES // times_of_day(wall.blocks).size)
     while meant.size:
-        # Days far apart need only the offsets around them.
-        head = meant[: np.searchsorted(meant, meant[0] + 40)] if first_only else meant
+        # Days far apart need only the offsets around them, and days of many times few of the days.
+        head = meant[: min(np.searchsorted(meant, meant[0] + 40), most)] if first_only else meant
         low = max(start, (int(head[0]) - 2) * DAY_SECONDS)
         high = min(end, (int(head[-1]) + 3) * DAY_SECONDS)
         found = _on_days(wall, meant, low, high)

@@ -7,6 +7,7 @@ import pytest
 from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND
 from scheduler_service.core.schedules.schedule import IntervalSchedule, count, latest, next_after, occurrences, upcoming
 from tests.support.moments import at, clocks, cron, schedule_of, texts
+from tests.support.work import calls_made
 
 MIDNIGHT = at("2026-11-27T00:00:00Z")
 
@@ -125,6 +126,18 @@ def test_the_rarest_dates_are_found_and_those_of_the_past_are_not() -> None:
         "2112-02-29T00:00:00Z",
     ]
     assert next_after(cron("0 0 1 1 * 0 2020"), MIDNIGHT) is None
+
+
+@pytest.mark.parametrize(
+    ("expr", "found"), [("* * 29 2 * *", "2104-02-29T00:00:00Z"), ("* * 29 2 * 7,9", "2104-02-29T00:00:07Z")]
+)
+def test_a_rare_day_of_many_times_is_found_in_few_chunks(expr: str, found: str) -> None:
+    schedule, before = cron(expr), at("2096-03-01T00:00:00Z")
+    next_after(schedule, before)  # which builds the tables that stay
+    assert calls_made(lambda: next_after(schedule, before)) < 2_000
+    assert texts(upcoming(schedule, before, 1)) == [found]
+    of_the_day = occurrences(schedule, at("2104-02-28T00:00:00Z"), at("2104-03-01T00:00:00Z"))
+    assert upcoming(schedule, before, len(of_the_day)) == of_the_day
 
 
 @pytest.mark.slow
