@@ -73,13 +73,14 @@ def set_limit(
         "description": description,
     }
     change |= {field: value for field, value in given.items() if value is not None}
+    new = {**change, "overrides": {key: own for key, own in change.get("overrides", {}).items() if own is not None}}
     with open_client() as client:
         try:
             limit = client.patch_limit(name, change)
         except ApiError as error:
             if error.status != 404:
                 raise
-            limit = client.put_limit(name, change)
+            limit = client.put_limit(name, new)
         _show(limit, as_json)
 
 

@@ -243,6 +243,9 @@ def test_limits_are_set_shown_and_deleted(itinerary: Itinerary, failed_run: str)
     assert tenant.startswith("tenant  2 at a time  per key, 1 override")
     assert [limit["name"] for limit in json.loads(itinerary.done("limits", "list", "--json"))] == ["stripe", "tenant"]
     assert "stripe deleted" in itinerary.done("limits", "delete", "stripe")
+    words = ("--concurrency", "3", "--per-key", "--override", "x=none", "--json")
+    fresh = json.loads(itinerary.done("limits", "set", "fresh", *words))
+    assert fresh["overrides"] == {}, "it has none that would have to go"
     for words, status, told in (
         (("show", "stripe"), 1, "no limit stripe"), (("set", "new"), 1, "give concurrency, rate or both"),
         (("set", "new", "--rate", "90"), 2, "--rate: '90' is not accepted; give COUNT/TIME"),
