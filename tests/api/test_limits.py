@@ -1,6 +1,8 @@
 """Limits over HTTP: defined, changed, shown with what the leader knows of their use, deleted."""
 
+import html
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -177,3 +179,28 @@ def test_the_page_shows_the_leader_s_figures(api: TestClient, leader: AnsweringL
     page = api.get("/limits").text
     for text in ("more than 1,000", "3 in flight, 7 waiting", "5 at a time, 90 in 10s"):
         assert text in page
+
+
+def test_the_figures_of_the_page_lead_to_their_runs(api: TestClient, leader: AnsweringLeader) -> None:
+    key = {"key": "a&b/ü", "in_flight": 0, "waiting": 1}
+    use = {"in_flight": 0, "waiting": 1, "waiting_is_exact": True, "busiest_keys": [key]}
+    leader.limits = [{"name": "tenant", **use}, {"name": "stripe", **use, "busiest_keys": []}]
+    api.put(f"{LIMITS}/tenant", json={"concurrency": 2, "per_key": True})
+    api.put(f"{LIMITS}/stripe", json={"concurrency": 5})
+    both = ["stripe", {"name": "tenant", "key": "a&b/ü"}]
+    made = [
+        api.post("/api/v1/runs", json={"task": "t", "limits": limits}).json()["run_id"]
+        for limits in (both, ["stripe"], [{"name": "tenant", "key": "c"}])
+    ]
+
+    def runs_behind(cell: str, text: str) -> list[str]:
+        row = api.get("/limits").text.split(f'id="limit-{cell}"')[1].split("</tr>")[0]
+        links = re.findall(r'<a href="(/runs[^"]*)">([^<]*)</a>', row.replace("<code>", "").replace("</code>", ""))
+        (link,) = (html.unescape(link) for link, shown in links if html.unescape(shown) == text)
+        page = api.get(link).text
+        return [run_id for run_id in made if run_id in page]
+
+    assert runs_behind("stripe", "1") == made[:2]
+    assert runs_behind("tenant", "1") == [made[0], made[2]]
+    assert runs_behind("tenant", "0") == [], "in flight"
+    assert runs_behind("tenant", "a&b/ü") == made[:1]
