@@ -76,7 +76,7 @@ def _of(number: int, allowed: int, what: str) -> str:
 
 
 def _holders(full: _Answer) -> str:
-    named = [_holder(one["run_id"], one["attempt"], one["since"]) for one in full["held_by"]]
+    named = [_holder(one) for one in full["held_by"]]
     others = full["in_flight"] - len(named)
     if not named:
         return ""
@@ -86,7 +86,9 @@ def _holders(full: _Answer) -> str:
     return f", held by {', '.join(first)} and {last}" if first else f", held by {last}"
 
 
-def _holder(run_id: str, given_up: int | None, since: str | None) -> str:
-    if given_up is not None:
-        return f"attempt {given_up} of run {run_id}, which was given up and still runs"
-    return f"run {run_id}" if since is None else f"run {run_id} since {since}"
+def _holder(one: _Answer) -> str:
+    if one["attempt"] is not None:
+        return f"attempt {one['attempt']} of run {one['run_id']}, which was given up and still runs"
+    if one.get("is_being_dispatched"):
+        return f"run {one['run_id']} (being dispatched)"
+    return f"run {one['run_id']}" if one["since"] is None else f"run {one['run_id']} since {one['since']}"

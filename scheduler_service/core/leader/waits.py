@@ -89,9 +89,15 @@ def _holders(state: SchedulerState, use: LimitUse) -> list[dict[str, Any]]:
 
 
 def _holder(state: SchedulerState, holder: str) -> dict[str, Any]:
-    """A run that holds a slot, and since when it is dispatched; `attempt`: only this one does, which was given up."""
-    if (run := state.runs.get(holder)) is None:
+    """A run that holds a slot, and since when it is dispatched; `attempt`: only this one does, which was given up.
+
+    An edit of its job may have dropped a run from memory whose dispatch is under way.
+    """
+    if state.slots.is_given_up(holder):
         run_id, attempt = split_task_id(holder)
         return {"run_id": run_id, "attempt": attempt, "since": None}
+    run = state.runs.get(holder)
+    if run is None or run.state in WAITING:
+        return {"run_id": holder, "attempt": None, "since": None, "is_being_dispatched": True}
     since = None if run.pending_at is None else format_instant(run.pending_at)
     return {"run_id": holder, "attempt": None, "since": since}

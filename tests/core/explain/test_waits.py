@@ -51,6 +51,8 @@ def test_a_full_limit_is_told_with_its_holders_and_who_waits_before() -> None:
          "run B_1 and 7 others;"),
         ({**TWO, "held_by": [{"run_id": "A", "attempt": 1, "since": None}]},
          "held by attempt 1 of run A, which was given up"),
+        ({**TWO, "held_by": [{"run_id": "A", "attempt": None, "since": None, "is_being_dispatched": True}]},
+         "held by run A (being dispatched) and 1 other;"),
         ({**TWO, "held_by": []}, "limit tenant/acme: 2 of 2 in flight; 17"),
         ({**TWO, "lanes": 3}, "; 17 wait before it, and 2 other lanes take turns with its own."),
     ],

@@ -130,6 +130,15 @@ def test_of_two_runs_between_which_a_slot_is_handed_over_only_the_one_that_ends_
     assert (full["in_flight"], [holder["run_id"] for holder in full["held_by"]]) == (1, ["b"])
 
 
+def test_a_holder_that_an_edit_of_its_job_dropped_is_named_while_its_dispatch_is_under_way() -> None:
+    one = gate(stripe=limit(1))
+    one.due(waiting("job_2026-11-30T10:00:00Z", "stripe"), waiting("next", "stripe"))
+    one.state.runs.drop("job_2026-11-30T10:00:00Z")
+    (full,) = asked(one, "waiting", "next")["limits"]
+    holder = {"run_id": "job_2026-11-30T10:00:00Z", "attempt": None, "since": None, "is_being_dispatched": True}
+    assert full["held_by"] == [holder]
+
+
 def test_an_attempt_that_was_given_up_and_still_runs_is_named_as_such() -> None:
     one = gate(stripe=limit(1))
     one.state.slots.keep("gone~2", uses_of("q", (LimitUse("stripe"),)), "w", one.now)

@@ -110,6 +110,10 @@ class Slots:
         self._given_up[attempt] = (worker, now)
         self.take((attempt,), uses)
 
+    def is_given_up(self, holder: str) -> bool:
+        """Whether the holder is an attempt that was given up, not a run."""
+        return holder in self._given_up
+
     def is_listed_again(self, attempt: str, worker: str, now: Instant) -> bool:
         """Note that a heartbeat lists an attempt that is over; true if an earlier one did so and no slots are kept."""
         if attempt in self._given_up:
