@@ -88,6 +88,17 @@ def test_an_undo_right_there_puts_everything_back(browser: Browser, site: Site) 
     assert browser.complaints == []
 
 
+def test_a_button_that_a_refresh_brought_works_at_once(browser: Browser, site: Site) -> None:
+    opened(browser, site)
+    press = "document.querySelector('#rebalance-button').click()"
+    begun = "document.body.addEventListener('htmx:beforeRequest', () => { window.begun = true }, {once: true})"
+    swapped = f"() => queueMicrotask(() => {{ window.begun = false; {begun}; {press}; }})"
+    browser.run(f"document.body.addEventListener('htmx:afterSwap', {swapped}, {{once: true}})")
+    browser.run("look('distribution')")
+    browser.wait_for("window.begun !== undefined")
+    assert browser.run("window.begun")
+
+
 def test_cancelling_changes_nothing(browser: Browser, site: Site) -> None:
     opened(browser, site)
     before = score(browser)
