@@ -21,7 +21,7 @@ class Controls(Reads):
 
     def put_queue(self, name: str, queue: Mapping[str, Any]) -> Queue:
         """Define a queue: `concurrency`, `rate`, `fair`, `description`; what is left out is none. A pause stays."""
-        return Queue.of(self._api.object("PUT", f"/queues/{segment(name)}", json=queue))
+        return Queue.of(self._api.object("PUT", f"/queues/{segment(name)}", again=True, json=queue))
 
     def patch_queue(self, name: str, change: Mapping[str, Any]) -> Queue:
         """Change some fields of a queue's definition; None lifts a bound."""
@@ -30,15 +30,15 @@ class Controls(Reads):
     def pause_queue(self, name: str, reason: str, until: Moment | None = None) -> Queue:
         """Pause a queue, indefinitely or `until` a time; its `running` runs run on, `pending` ones are recalled."""
         wanted = given(reason=reason, until=moment_text(until, "until"))
-        return Queue.of(self._api.object("POST", f"/queues/{segment(name)}/pause", json=wanted))
+        return Queue.of(self._api.object("POST", f"/queues/{segment(name)}/pause", again=True, json=wanted))
 
     def resume_queue(self, name: str) -> Queue:
         """Resume a paused queue."""
-        return Queue.of(self._api.object("POST", f"/queues/{segment(name)}/resume"))
+        return Queue.of(self._api.object("POST", f"/queues/{segment(name)}/resume", again=True))
 
     def put_limit(self, name: str, limit: Mapping[str, Any]) -> Limit:
         """Define or replace a limit: `concurrency`, `rate`, `per_key`, `overrides`, `description`."""
-        return Limit.of(self._api.object("PUT", f"/limits/{segment(name)}", json=limit))
+        return Limit.of(self._api.object("PUT", f"/limits/{segment(name)}", again=True, json=limit))
 
     def patch_limit(self, name: str, change: Mapping[str, Any]) -> Limit:
         """Change some fields of a limit; None lifts a bound, and removes the key of `overrides` that has it."""
@@ -66,7 +66,7 @@ class Controls(Reads):
 
     def put_calendar(self, calendar_id: str, calendar: Mapping[str, Any]) -> Calendar:
         """Define or replace a calendar: `timezone`, `rules`, `description`; it holds from `effective_from` on."""
-        return Calendar.of(self._api.object("PUT", f"/calendars/{segment(calendar_id)}", json=calendar))
+        return Calendar.of(self._api.object("PUT", f"/calendars/{segment(calendar_id)}", again=True, json=calendar))
 
     def preview_calendar(self, calendar_id: str, calendar: Mapping[str, Any]) -> CalendarPreview:
         """Which jobs would run at other times if the calendar were this; changes nothing."""
