@@ -172,7 +172,7 @@ def test_nothing_is_left_of_an_attempt_that_is_forgotten(parts: Parts) -> None:
     assert parts.worker_claims(RUN, "token-b")
 
 
-def test_a_message_below_the_floor_of_its_queue_starts_nothing(parts: Parts) -> None:
+def test_a_message_below_the_watermark_of_its_queue_starts_nothing(parts: Parts) -> None:
     assert parts.claims.raise_watermarks({"default": 100, "other": 5}, 0) == {"default": 100, "other": 5}
     verdicts = [parts.asks(f"job_{seq}~1", "token", "default", seq) for seq in (9, 99, 100, 101, 1000)]
     assert verdicts == ["stale", "stale", "won", "won", "won"]
@@ -180,13 +180,13 @@ def test_a_message_below_the_floor_of_its_queue_starts_nothing(parts: Parts) -> 
     assert parts.asks("job_y~1", "token", "third", 1) == "won"
 
 
-def test_floors_only_rise_and_say_where_they_are(parts: Parts) -> None:
+def test_watermarks_only_rise_and_say_where_they_are(parts: Parts) -> None:
     parts.claims.raise_watermarks({"default": 100}, 0)
     assert parts.claims.raise_watermarks({"default": 99, "other": 1}, 0) == {"default": 100, "other": 1}
     assert parts.asks(RUN, "token", "default", 99) == "stale"
 
 
-def test_the_lowest_floor_holds_for_every_queue_and_never_sinks(parts: Parts) -> None:
+def test_the_lowest_watermark_holds_for_every_queue_and_never_sinks(parts: Parts) -> None:
     assert parts.claims.raise_watermarks({"default": 100}, 50) == {"default": 100}
     assert parts.claims.raise_watermarks({"other": 20}, 40) == {"other": 50}
     assert parts.claims.query_epoch().watermark == 50
@@ -196,7 +196,7 @@ def test_the_lowest_floor_holds_for_every_queue_and_never_sinks(parts: Parts) ->
     assert parts.claims.raise_watermarks({"default": 1}, 1) == {"default": 100}
 
 
-def test_before_the_generation_is_accepted_each_queue_keeps_its_own_floor(fresh: Parts) -> None:
+def test_before_the_epoch_is_accepted_each_queue_keeps_its_own_watermark(fresh: Parts) -> None:
     assert fresh.claims.raise_watermarks({"default": 100, "other": 30}, 50) == {"default": 100, "other": 30}
     assert (fresh.claims.query_epoch().accepted, fresh.claims.query_epoch().watermark) == (False, 0)
     assert accepts(fresh, 20)
@@ -241,7 +241,7 @@ def test_a_recalled_attempt_that_is_flagged_does_not_start_by_a_later_message(pa
 
 
 @pytest.mark.redis
-def test_the_floors_of_a_thousand_queues_are_dropped_once_the_lowest_has_reached_them(
+def test_the_watermarks_of_a_thousand_queues_are_dropped_once_the_lowest_has_reached_them(
     redis_server: RedisServer,
 ) -> None:
     """What each of them refused, the lowest refuses; those above it stay."""
@@ -262,28 +262,28 @@ def test_the_floors_of_a_thousand_queues_are_dropped_once_the_lowest_has_reached
         assert verdicts == ["stale", "stale", "won"]
 
 
-def test_floors_of_the_greatest_numbers_are_exact(parts: Parts) -> None:
+def test_watermarks_of_the_greatest_numbers_are_exact(parts: Parts) -> None:
     term = (2**31 - 2) << 32
     parts.claims.raise_watermarks({"default": term + 1}, 0)
     assert parts.asks("job_a~1", "token", "default", term) == "stale"
     assert parts.asks("job_b~1", "token", "default", term + 1) == "won"
 
 
-def test_what_holds_its_claim_is_told_yes_again_below_the_floor_too(parts: Parts) -> None:
+def test_what_holds_its_claim_is_told_yes_again_below_the_watermark_too(parts: Parts) -> None:
     assert parts.asks(RUN, "token-a", "default", 7) == "won"
     parts.claims.raise_watermarks({"default": 100}, 0)
     assert parts.asks(RUN, "token-a", "default", 7) == "won"
     assert parts.asks(RUN, "token-b", "default", 7) == "held"
 
 
-def test_a_second_message_of_a_forgotten_attempt_is_below_the_floor(parts: Parts) -> None:
+def test_a_second_message_of_a_forgotten_attempt_is_below_the_watermark(parts: Parts) -> None:
     parts.asks(RUN, "token-a", "default", 7)
     parts.claims.raise_watermarks({"default": 8}, 0)
     parts.claims.forget([RUN])
     assert parts.asks(RUN, "token-b", "default", 7) == "stale"
 
 
-def test_nobody_claims_anything_before_the_generation_is_accepted(fresh: Parts) -> None:
+def test_nobody_claims_anything_before_the_epoch_is_accepted(fresh: Parts) -> None:
     assert not fresh.claims.query_epoch().accepted
     assert fresh.asks(RUN, "token-a", "default", 7) == "wait"
     assert fresh.claims.take([OTHER]) is None
@@ -293,7 +293,7 @@ def test_nobody_claims_anything_before_the_generation_is_accepted(fresh: Parts) 
     assert fresh.claims.take([OTHER]) == [True]
 
 
-def test_a_generation_keeps_its_name_until_its_data_are_lost(fresh: Parts) -> None:
+def test_a_epoch_keeps_its_name_until_its_data_are_lost(fresh: Parts) -> None:
     name = fresh.claims.query_epoch().name
     assert accepts(fresh, 7)
     assert (
@@ -308,7 +308,7 @@ def test_a_generation_keeps_its_name_until_its_data_are_lost(fresh: Parts) -> No
     assert fresh.claims.query_epoch().name == there.name
 
 
-def test_a_generation_that_is_gone_cannot_be_accepted(fresh: Parts) -> None:
+def test_a_epoch_that_is_gone_cannot_be_accepted(fresh: Parts) -> None:
     name = fresh.claims.query_epoch().name
     fresh.wipe()
     assert not fresh.claims.accept(name, 1)
@@ -320,7 +320,7 @@ def test_after_a_wipe_nothing_is_claimed_though_it_was_accepted_before(parts: Pa
     assert parts.asks(RUN, "token-a", "default", 7) == "wait"
 
 
-def test_the_floor_of_a_generation_holds_for_every_queue_and_never_sinks(parts: Parts) -> None:
+def test_the_watermark_of_a_epoch_holds_for_every_queue_and_never_sinks(parts: Parts) -> None:
     assert accepts(parts, 100)
     assert accepts(parts, 50)
     verdicts = [parts.asks(f"{queue}_{seq}~1", "token", queue, seq) for queue in ("a", "b") for seq in (99, 100)]
@@ -332,7 +332,7 @@ def test_the_eviction_policy_is_known(parts: Parts) -> None:
 
 
 @pytest.mark.redis
-def test_a_generation_named_before_a_restart_cannot_be_accepted_after_it(redis_server: RedisServer) -> None:
+def test_a_epoch_named_before_a_restart_cannot_be_accepted_after_it(redis_server: RedisServer) -> None:
     with closing(RedisClaims(redis_server.url)) as claims, connect(redis_server.url) as client:
         before = claims.query_epoch().name
         client.save()

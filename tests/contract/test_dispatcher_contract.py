@@ -402,7 +402,7 @@ def test_a_restarted_broker_is_another_one(redis_server: RedisServer) -> None:
         assert after.name != there.name
 
 
-def test_another_broker_than_redis_has_no_generation() -> None:
+def test_another_broker_than_redis_has_no_epoch() -> None:
     with closing(CeleryDispatcher(publishing_app("memory://"))) as dispatcher:
         assert dispatcher.query_epoch() is None
 

@@ -183,7 +183,7 @@ def heartbeats(connection: RedisConnection) -> list[Heartbeat]:
 
 
 @pytest.mark.redis
-def test_in_lost_data_the_heart_says_what_was_reported_before_it_names_the_generation(
+def test_in_lost_data_the_heart_says_what_was_reported_before_it_names_the_epoch(
     connection: RedisConnection, registry: PoolRegistry
 ) -> None:
     heartbeater = Heartbeater(connection, registry, "celery@here", FakeConsumer(), HeldRequests())

@@ -173,7 +173,7 @@ def test_a_worker_that_does_not_speak_is_waited_for_so_long_and_no_longer(world:
     assert GATHER_AT_MOST <= started - at <= GATHER_AT_MOST + 2 * SECOND
 
 
-def test_a_heartbeat_of_the_generation_before_is_not_the_word_that_is_waited_for(world: World) -> None:
+def test_a_heartbeat_of_the_epoch_before_is_not_the_word_that_is_waited_for(world: World) -> None:
     world.workers.listening = False
     world.enqueue()
     old = world.claims.query_epoch().name
@@ -328,7 +328,7 @@ def test_a_leader_that_dies_once_it_has_accepted_leaves_the_sending_to_the_next(
     assert [len(world.starts(run_id)) for run_id in pending] == [1, 1, 1]
 
 
-def test_a_move_that_comes_back_after_the_floor_was_set_is_sent_by_a_new_message(world: World) -> None:
+def test_a_move_that_comes_back_after_the_watermark_was_set_is_sent_by_a_new_message(world: World) -> None:
     run_id = world.enqueue(after=2 * SECOND)
     kept: list[DispatchRuns] = []
     do, world._store_writer.dispatch = world._store_writer.dispatch, kept.extend  # type: ignore[method-assign]
@@ -356,7 +356,7 @@ def test_a_claim_is_not_taken_for_a_cancel_before_the_worker_that_may_hold_it_ha
     assert attempt_of(run_id) in world.dispatcher.revoked
 
 
-def test_a_cancel_of_a_pending_run_goes_on_once_the_generation_is_accepted(world: World) -> None:
+def test_a_cancel_of_a_pending_run_goes_on_once_the_epoch_is_accepted(world: World) -> None:
     world.workers.listening = False
     run_id = world.enqueue()
     world.wipe()
@@ -412,7 +412,7 @@ class TestInbox:
         assert world.run(run_id).result == "early"
         assert _number(world.state.inbox.position) < _number(position)
 
-    def test_the_position_is_committed_before_the_generation_is_accepted(self, world: World) -> None:
+    def test_the_position_is_committed_before_the_epoch_is_accepted(self, world: World) -> None:
         """Else the next leader would trust a position of the stream before."""
         order: list[str] = []
         apply, accept = world.store.leader.apply, world.claims.accept

@@ -1,4 +1,4 @@
-"""The floor of a queue: what is over is forgotten once no message can start it; nothing pending is refused."""
+"""The low watermark of a queue: what is over is forgotten once no message can start it; nothing pending is refused."""
 
 from collections.abc import Callable
 
@@ -91,7 +91,7 @@ def test_a_queue_does_not_wait_for_another_s_pending_runs(world: World) -> None:
     assert attempt_of(run_id) not in world.claims.holders
 
 
-def test_nothing_pending_is_ever_below_the_floor_of_its_queue(world: World) -> None:
+def test_nothing_pending_is_ever_below_the_watermark_of_its_queue(world: World) -> None:
     world.every("a", "1s", overlap="allow")
     for number in range(40):
         world.workers.listening = number % 7 < 4
@@ -145,7 +145,7 @@ def test_a_new_low_watermark_of_all_queues_is_no_reason_to_send_anything_again(w
     assert world.state.epoch.watermark == world.claims.query_epoch().watermark == message_of(world, run_id).seq
 
 
-def test_the_floors_say_no_word_while_nothing_changes(world: World) -> None:
+def test_the_watermarks_say_no_word_while_nothing_changes(world: World) -> None:
     world.enqueue()
     world.advance(5 * SECOND)
     said: list[object] = []
@@ -155,7 +155,7 @@ def test_the_floors_say_no_word_while_nothing_changes(world: World) -> None:
     assert said == []
 
 
-def test_a_floor_that_redis_did_not_take_is_said_again(world: World) -> None:
+def test_a_watermark_that_redis_did_not_take_is_said_again(world: World) -> None:
     run_id = world.enqueue()
     world.claims.away = True
     world.advance(3 * SECOND)
@@ -213,7 +213,7 @@ def test_a_run_that_was_cancelled_unstarted_is_forgotten_and_stays_unstarted(wor
     assert world.starts(run_id) == []
 
 
-def test_a_new_leader_takes_the_floor_from_the_pending_rows(world: World) -> None:
+def test_a_new_leader_takes_the_watermark_from_the_pending_rows(world: World) -> None:
     waiting = held_back(world)
     for _ in range(3):
         world.enqueue()
@@ -225,7 +225,7 @@ def test_a_new_leader_takes_the_floor_from_the_pending_rows(world: World) -> Non
     assert len(world.starts(waiting)) == 1
 
 
-def test_numbers_go_on_above_the_floors_of_a_database_that_is_no_more(world: World) -> None:
+def test_numbers_go_on_above_the_watermarks_of_a_database_that_is_no_more(world: World) -> None:
     world.claims.watermarks["default"] = 99 << 32
     run_id = world.enqueue()
     world.advance(5 * SECOND)
@@ -233,7 +233,7 @@ def test_numbers_go_on_above_the_floors_of_a_database_that_is_no_more(world: Wor
     assert message_of(world, run_id).seq > 99 << 32
 
 
-def test_numbers_go_on_above_the_generation_of_a_database_that_is_no_more() -> None:
+def test_numbers_go_on_above_the_epoch_of_a_database_that_is_no_more() -> None:
     world = World()
     world.claims.accept(world.claims.query_epoch().name, 99 << 32)
     world.lead()
@@ -260,7 +260,7 @@ class TestWatermarks:
         watermarks.in_flight("q", "a", 1, 9)
         assert watermarks.to_raise(100) == {"q": 0}
 
-    def test_where_nothing_is_out_the_floor_is_the_next_number(self) -> None:
+    def test_where_nothing_is_out_the_watermark_is_the_next_number(self) -> None:
         watermarks = Watermarks()
         watermarks.in_flight("q", "a", 1, 5)
         watermarks.gone("a")
@@ -273,7 +273,7 @@ class TestWatermarks:
         watermarks.in_flight("q", "b", 1, 9)
         assert watermarks.raised(watermarks.to_raise(100)) == []
 
-    def test_a_floor_passes_what_lies_below_it_and_not_what_stands_at_it(self) -> None:
+    def test_a_watermark_passes_what_lies_below_it_and_not_what_stands_at_it(self) -> None:
         watermarks = Watermarks()
         watermarks.ended("q", 5, "a", 1)
         watermarks.committed("a", 1)
