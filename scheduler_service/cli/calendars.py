@@ -128,7 +128,7 @@ def _text_of(path: Path) -> str:
 
 
 def _print(calendar: Any) -> None:
-    from scheduler_service.cli.output import print_fields
+    from scheduler_service.cli.output import print_fields, when
     from scheduler_service.core.calendars.rule_texts import lines_of
 
     lines = lines_of(calendar.rules)
@@ -139,7 +139,7 @@ def _print(calendar: Any) -> None:
             ("description", calendar.description),
             ("zone", calendar.timezone),
             ("rules", "\n".join(rules)),
-            ("version", f"{calendar.version}, from {calendar['effective_from']} on"),
+            ("version", f"{calendar.version}, from {when(calendar['effective_from'])} on"),
             ("known until", calendar.known_until),
         ]
     )

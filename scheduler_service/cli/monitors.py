@@ -17,14 +17,17 @@ monitors = typer.Typer(help="Monitors: schedules that expect a ping from outside
 @monitors.command("list")
 def list_monitors(as_json: Json = False) -> None:
     """List the monitors with their states."""
-    from scheduler_service.cli.output import none_found, print_json, print_table
+    from scheduler_service.cli.output import none_found, print_json, print_table, when
 
     with open_client() as client:
         found = client.monitors()
     if as_json:
         print_json([dict(monitor) for monitor in found])
         return
-    rows = [(m["monitor_id"], m["state"], m["last_ping_at"], m["expected_at"], m["grace"], m["title"]) for m in found]
+    rows = [
+        (m["monitor_id"], m["state"], when(m["last_ping_at"]), when(m["expected_at"]), m["grace"], m["title"])
+        for m in found
+    ]
     columns = ("monitor", "state", "last ping", "expected", "grace", "title")
     add = "itinerary monitors set backup --cron '0 2 * * *' --timezone Europe/Berlin"
     print_table(columns, rows, none_found("monitors", filtered=False, add=add), whole=("monitor",), spare=("title",))
@@ -106,13 +109,13 @@ def _schedule(cron: str | None, every: str | None, given: Any, timezone: str | N
 
 
 def _show(monitor: Any, as_json: bool) -> None:
-    from scheduler_service.cli.output import print_fields, print_json
+    from scheduler_service.cli.output import print_fields, print_json, when
 
     if as_json:
         print_json(dict(monitor))
         return
     pings = [
-        f"{ping['at']}  {ping['outcome']}{'' if ping['duration'] is None else '  ' + ping['duration']}"
+        f"{when(ping['at'])}  {ping['outcome']}{'' if ping['duration'] is None else '  ' + ping['duration']}"
         for ping in (monitor.get("pings") or [])[:20]
     ]
     address = f"POST /api/v1/monitors/{monitor['monitor_id']}/ping"
@@ -121,10 +124,10 @@ def _show(monitor: Any, as_json: bool) -> None:
             ("monitor", monitor["monitor_id"]),
             ("title", monitor["title"]),
             ("state", monitor["state"]),
-            ("expected", monitor["expected_at"]),
+            ("expected", when(monitor["expected_at"])),
             ("calendars", None if monitor.get("calendars") is None else json.dumps(monitor["calendars"])),
             ("grace", monitor["grace"]),
-            ("last ping", monitor["last_ping_at"]),
+            ("last ping", when(monitor["last_ping_at"])),
             ("last duration", monitor["last_duration"]),
             ("description", monitor["description"]),
             ("source", monitor.get("source")),

@@ -1,6 +1,7 @@
 """`jobs apply` and `jobs export` against a real API process."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -77,6 +78,8 @@ def test_monitors_of_a_file_are_shown_applied_exported_and_pruned(itinerary: Iti
     applied = itinerary("jobs", "apply", str(file), "--yes")
     assert applied.stderr == "monitor nightly is new; to ping it, get its token: itinerary monitors token nightly\n"
     assert "mon_" not in applied.stdout
+    for command in (("list",), ("show", "nightly")):
+        assert re.search(r" \d{4}-\d\d-\d\d \d\d:00:00 \w+ \(in ", itinerary.done("monitors", *command)), command
     assert itinerary.done("monitors", "token", "nightly").startswith("mon_")
     exported = tmp_path / "exported.toml"
     itinerary.done("jobs", "export", "--source", "watched", "-o", str(exported))
