@@ -135,11 +135,12 @@ def doctor(
 
 def _settings(*, logs: bool = True, **given: Any) -> "Settings":
     from scheduler_service.config.settings import load_settings
-    from scheduler_service.observability.logs import configure_logs
+    from scheduler_service.observability.logs import configure_logs, log_crashes
 
     settings = load_settings(**given)
     if logs:
         configure_logs(settings.log_format, settings.log_level)
+        log_crashes()
     for sentence in settings.advice():
         print(f"itinerary: settings: {sentence}", file=sys.stderr)
     return settings

@@ -1,13 +1,16 @@
 """Structured logs: one line per event, for people or as JSON, from our own code and from every library.
 
-Promises that no line break, terminal escape or bidirectional mark of foreign text reaches a line unescaped. No password
-in an address and no value named like a secret is written. Owns nothing else of the process.
+Promises that no line break, terminal escape or bidirectional mark of foreign text reaches a line unescaped. For people
+a traceback follows in indented lines, which pass for no event. No password in an address and no value named like a
+secret is written. Owns nothing else of the process.
 """
 
 import logging
 import re
 import sys
+import threading
 from collections.abc import Mapping, MutableMapping
+from types import TracebackType
 from typing import Any, Final, Literal, TextIO
 
 import structlog
@@ -19,6 +22,7 @@ LogFormat = Literal["auto", "console", "json"]
 
 _SECRET_NAME: Final = re.compile(r"password|passwd|secret|token$|authorization|api_key|cookie", re.IGNORECASE)
 _QUIET: Final = ("uvicorn.access", "httpx2", "httpcore2", "alembic.runtime.migration", "celery.app.trace")
+_INDENT: Final = "    "
 _COLOURS: Final = {"debug": "2", "info": "32", "warning": "33", "error": "31", "critical": "31"}
 
 
@@ -57,6 +61,30 @@ def configure_logs(log_format: LogFormat = "auto", level: str = "info", stream: 
     )
 
 
+def log_crashes() -> None:
+    """Log what ends this process or one of its threads as one event, in place of Python's own report of it.
+
+    That one would be no event in JSON, and would show passwords of addresses.
+    """
+    sys.excepthook = _crashed
+    threading.excepthook = _thread_crashed
+
+
+def _crashed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+        return
+    structlog.get_logger(__name__).critical("crashed", exc_info=(kind, error, trace))
+
+
+def _thread_crashed(args: threading.ExceptHookArgs) -> None:
+    if args.exc_value is None or isinstance(args.exc_value, SystemExit):
+        return
+    name = None if args.thread is None else args.thread.name
+    about = (args.exc_type, args.exc_value, args.exc_traceback)
+    structlog.get_logger(__name__).critical("thread crashed", thread=name, exc_info=about)
+
+
 def escaped(text: str) -> str:
     """The text with every unprintable character escaped, so that it is safe in one line."""
     if text.isprintable():
@@ -78,8 +106,10 @@ def _console_line(coloured: bool) -> Processor:
         shown = f"{level:7}"
         if coloured:
             shown = f"\x1b[{_COLOURS.get(level, '0')}m{shown}\x1b[0m"
-        head = f"{event.pop('timestamp', '')} {shown} {escaped(str(event.pop('event', '')))}"
-        return " ".join([head, *(f"{escaped(key)}={_shown(value)}" for key, value in event.items())])
+        trace = str(event.pop("exception", "")).splitlines()
+        head = f"{event.pop('timestamp', '')} {shown} {escaped(str(event.pop('event', '')).rstrip())}"
+        line = " ".join([head, *(f"{escaped(key)}={_shown(value)}" for key, value in event.items())])
+        return "\n".join([line, *(_INDENT + escaped(below) for below in trace)])
 
     return render
 

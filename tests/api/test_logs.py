@@ -1,9 +1,13 @@
-"""Logs: one line an event, nothing of a user in control, no secret."""
+"""Logs: one line an event, a traceback in lines of its own, nothing of a user in control, no secret."""
 
 import io
 import json
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
@@ -39,8 +43,31 @@ def test_an_event_is_one_line_whatever_is_in_it(log_format: LogFormat) -> None:
     except ValueError:
         log.exception("it broke")
     lines = stream.getvalue().splitlines()
-    assert len(lines) == 3
+    assert len([line for line in lines if not line.startswith("    ")]) == 3
     assert all(line.isprintable() for line in lines)
+
+
+def test_a_traceback_is_read_in_lines_that_pass_for_no_event() -> None:
+    stream, log = lines_of("console")
+    try:
+        raise ValueError("first\n2026-11-30T08:38:45Z error    forged")
+    except ValueError:
+        log.exception("it broke", term=1)
+    head, *trace = stream.getvalue().splitlines()
+    assert head.endswith("it broke term=1")
+    assert trace[0] == "    Traceback (most recent call last):"
+    assert "    ValueError: first" in trace
+    assert all(line.startswith("    ") for line in trace)
+
+
+def test_a_traceback_is_one_value_of_the_event_in_json() -> None:
+    stream, log = lines_of("json")
+    try:
+        raise ValueError("first\nsecond")
+    except ValueError:
+        log.exception("it broke")
+    (line,) = stream.getvalue().splitlines()
+    assert json.loads(line)["exception"].endswith("ValueError: first\nsecond")
 
 
 def test_a_pipe_gets_json_with_its_values_to_the_letter() -> None:
@@ -71,3 +98,23 @@ def test_below_its_level_nothing_is_written() -> None:
 def test_printable_text_is_left_as_it_is() -> None:
     assert escaped("schöner 🚲 tag") == "schöner 🚲 tag"
     assert escaped("a\tb") == "a\\tb"
+
+
+@pytest.mark.parametrize("log_format", ["console", "json"])
+@pytest.mark.parametrize("where", ["main", "thread"])
+def test_what_ends_a_process_is_one_event_without_passwords(where: str, log_format: str, tmp_path: Path) -> None:
+    lines = [
+        "import threading",
+        "from scheduler_service.cli.processes import _settings",
+        "_settings()",
+        "def broken(): raise ValueError('postgresql://u:geheim@h/d')",
+        "broken()" if where == "main" else "threading.Thread(target=broken, name='reader').start()",
+    ]
+    env = {**os.environ, "ITINERARY_LOG_FORMAT": log_format, "ITINERARY_DATA_DIR": str(tmp_path)}
+    ended = subprocess.run([sys.executable, "-c", "\n".join(lines)], env=env, capture_output=True, text=True)
+    events = [line for line in ended.stderr.splitlines() if not line.startswith("    ")]
+    assert len(events) == 1, ended.stderr
+    assert "crashed" in events[0]
+    assert ended.stderr.count("postgresql://u:***@h/d") >= 1
+    assert "geheim" not in ended.stderr
+    assert ended.returncode == (where == "main")

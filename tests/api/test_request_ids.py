@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import httpx2
 import pytest
 import structlog
 from fastapi.testclient import TestClient
@@ -15,6 +16,7 @@ from scheduler_service.observability.logs import configure_logs
 from scheduler_service.sql.runs import SqlRunStore
 from tests.api.test_auth import bearer, guarded_settings
 from tests.support.routes import address_of, routes_of
+from tests.support.site import serving
 
 
 @pytest.mark.slow
@@ -82,3 +84,18 @@ def test_the_log_of_a_crash_shows_no_value_even_where_no_log_was_configured(
     assert "request crashed" in out
     assert "ZeroDivisionError: 7" in out
     assert "HUNTER2" not in out
+
+
+def test_a_crash_is_logged_once_though_the_server_is_told_of_it_too(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(SqlRunStore, "get", broken)
+    log = io.StringIO()
+    configure_logs("json", stream=log)
+    with serving(settings.database_url, settings.redis_url) as site:
+        assert httpx2.get(f"{site.url}/api/v1/runs/x").status_code == 500
+    events = [json.loads(line) for line in log.getvalue().splitlines()]
+    assert [event["event"] for event in events if "ZeroDivisionError" in str(event)] == ["request crashed"]

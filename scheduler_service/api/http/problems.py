@@ -3,8 +3,10 @@
 Promises: an answer holds no stack trace, no driver text and no other user's value; every 503 says when to retry.
 """
 
+import logging
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -63,6 +65,8 @@ KINDS: Final = {
 """Problem types that distinguish the causes of one status, with their titles."""
 # Python changed its own texts for these with RFC 9110; ours are the same on every version.
 _TITLES: Final = {413: "Content Too Large", 422: "Unprocessable Content"}
+
+_LOGGED: Final = "_itinerary_logged"
 
 log = structlog.get_logger(__name__)
 
@@ -185,4 +189,12 @@ def _on_bug(request: Request, exc: Exception) -> Response:
     # As text: where nobody configured the logs, structlog would show the values of all variables, secrets too.
     trace = "".join(traceback.format_exception(exc))
     log.error("request crashed", path=request.url.path, method=request.method, exception=trace)
+    with suppress(AttributeError):  # a frozen one
+        setattr(exc, _LOGGED, True)
     return problem_response(problem_of(ItineraryError()))
+
+
+def is_news(record: logging.LogRecord) -> bool:
+    """Whether a record of the HTTP server's tells more than `request crashed` did: that raises its error again."""
+    error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
+    return not getattr(error, _LOGGED, False)

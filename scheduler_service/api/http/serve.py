@@ -1,5 +1,6 @@
 """The API's process: one process, endpoints in a pool of threads, a clean stop on SIGTERM."""
 
+import logging
 import socket
 from dataclasses import replace
 from functools import partial
@@ -16,6 +17,7 @@ from scheduler_service.api.app import build_app
 from scheduler_service.api.context import ApiContext, system_clock
 from scheduler_service.api.http.auth import check_exposure
 from scheduler_service.api.http.connections import bounded, room
+from scheduler_service.api.http.problems import is_news
 from scheduler_service.api.services.bulk import tell
 from scheduler_service.api.services.leader_line import LeaderLine
 from scheduler_service.bootstrap.bulk import carrying_on_bulk
@@ -65,6 +67,7 @@ class Server(uvicorn.Server):
 def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     """Return uvicorn's configuration."""
     bounds = room()
+    logging.getLogger("uvicorn.error").addFilter(is_news)
     return uvicorn.Config(
         app,
         http=bounded(settings.api_receive_timeout / SECOND, bounds.most),
