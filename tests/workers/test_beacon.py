@@ -12,7 +12,7 @@ from celery import Celery
 
 from itinerary.protocol.keys import Keys
 from itinerary.protocol.wire import PROTOCOL
-from itinerary.worker.beacon import NotComparable, misfit
+from itinerary.worker.beacon import NotComparable, RepeatedCheck, misfit
 from itinerary.worker.connection import RedisConnection
 from scheduler_service.broker.claims import RedisClaims
 from scheduler_service.broker.dispatcher import CeleryDispatcher, publishing_app
@@ -152,6 +152,20 @@ def test_where_nobody_leads_or_something_is_away_nothing_is_refused(
         asked(connection, f"redis://127.0.0.1:{free_port()}/0")
     with pytest.raises(NotComparable, match="redis is away"):
         asked(RedisConnection(f"redis://127.0.0.1:{free_port()}/0"), redis_url)
+
+
+def test_a_worker_started_with_its_leader_warns_only_of_one_that_stays_away(
+    redis_url: str, connection: RedisConnection, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "itinerary.worker")
+    with closing(Celery("theirs", broker=redis_url, set_as_current=False)) as app:
+        check = RepeatedCheck(app, connection)
+        assert [check(), check(), check()] == [False] * 3
+        ours = [record for record in caplog.records if "is not known yet" in record.getMessage()]
+        assert [record.levelname for record in ours] == ["INFO", "WARNING", "WARNING"]
+        assert "start one, or give this worker its leader's ITINERARY_REDIS_URL" in caplog.text
+        announce(redis_url)
+        assert check()
 
 
 def test_a_mark_stays_until_its_broker_loses_it_and_a_worker_waits_for_the_next(

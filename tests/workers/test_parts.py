@@ -1,5 +1,6 @@
 """The small parts of the workers package, without a Celery worker."""
 
+import logging
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -19,8 +20,10 @@ from itinerary.protocol.keys import Keys
 from itinerary.protocol.progress import Progress
 from itinerary.protocol.wire import HEADER_ATTEMPT, HEADER_RUN_ID
 from itinerary.worker import connection as connection_module
+from itinerary.worker import delivery as delivery_module
 from itinerary.worker import listing
 from itinerary.worker.celery_app import create_app
+from itinerary.worker.claim import Verdict
 from itinerary.worker.connection import RedisConnection, is_redis, patiently, usable_url
 from itinerary.worker.current import CurrentRun, current_run
 from itinerary.worker.delivery import Delivery, Limits, is_ours, unrun_code
@@ -29,9 +32,11 @@ from itinerary.worker.held import HeldRequests
 from itinerary.worker.mixin import Claiming, give_claim
 from itinerary.worker.pending import PendingSend
 from itinerary.worker.pool_registry import PoolRegistry
+from itinerary.worker.reporting import Report
 from itinerary.worker.warm_stop import keep_what_was_given
 from scheduler_service.core.leader.messages import Heartbeat, decode
 from tests.support.processes import free_port, wait_until
+from tests.support.redis_server import RedisServer
 
 KEYS = Keys()
 
@@ -160,6 +165,54 @@ def test_limits_of_a_message_hold_before_those_of_task_and_worker(
     delivery = Delivery.of(Context(own, timelimit=message), connection, registry, "one@here", otherwise)
     assert delivery is not None
     assert (delivery.hard_limit, delivery.soft_limit) == held
+
+
+def test_a_claim_that_waits_is_no_warning_until_it_waits_long(
+    registry: PoolRegistry, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = iter([Verdict.WAIT] * 70 + [Verdict.WON])
+    monkeypatch.setattr(delivery_module, "claim", lambda *_: next(answers))
+    monkeypatch.setattr(delivery_module.time, "sleep", lambda _: None)
+    caplog.set_level(logging.INFO, "itinerary.worker")
+    times = dict.fromkeys(("itinerary_scheduled_at", "itinerary_due_at"), "2026-12-01T12:00:00Z")
+    own = {"id": "job_x~2", "itinerary_run_id": "job_x", "itinerary_attempt": 2, "called_directly": False, **times}
+    connection = RedisConnection(f"redis://127.0.0.1:{free_port()}/0")
+    delivery = Delivery.of(Context(own), connection, registry, "one@here", Limits())
+    assert delivery is not None
+    delivery.claim()
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
+    assert "`itinerary status`" in caplog.records[1].getMessage()
+
+
+@pytest.mark.redis
+def test_reports_that_a_new_redis_gets_again_are_no_warning(
+    connection: RedisConnection, registry: PoolRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "itinerary.worker")
+    registry.claimed("job_x~2")
+    registry.report_sent(Report("job_x~2", "succeeded", 1, {}), "token")
+    heartbeater = Heartbeater(connection, registry, "celery@here", FakeConsumer(), HeldRequests())
+    heartbeater.start()
+    wait_until(lambda: "sent again" in caplog.text, what="the report to be sent again")
+    heartbeater.stop()
+    said = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert ("INFO", "redis was started anew or is another, recent reports are sent again count=1") in said
+
+
+@pytest.mark.redis
+def test_a_redis_that_is_away_is_warned_of_once_until_it_answers_again(
+    redis_server: RedisServer, registry: PoolRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "itinerary.worker")
+    connection = RedisConnection(redis_server.url)
+    heartbeater = Heartbeater(connection, registry, "celery@here", FakeConsumer(), HeldRequests())
+    assert heartbeater._beat()
+    redis_server.kill()
+    assert not any(heartbeater._beat() for _ in range(5))
+    redis_server.start()
+    assert all(heartbeater._beat() for _ in range(2))
+    ours = [record.levelname for record in caplog.records if "redis" in record.getMessage()]
+    assert ours == ["WARNING", "INFO"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import logging
 import os
 import sys
 from collections.abc import Iterable
-from functools import partial
 from typing import Any, Final
 from uuid import uuid4
 
@@ -21,7 +20,7 @@ from itinerary.protocol.wire import HEADER_KEY_PREFIX, HEADER_QUEUE, HEADER_SEQ
 from itinerary.telemetry import tracing
 from itinerary.worker import reporting
 from itinerary.worker.asked_retry import AskedRetry
-from itinerary.worker.beacon import compared, gets_runs
+from itinerary.worker.beacon import RepeatedCheck, compared
 from itinerary.worker.claim import Verdict, claim
 from itinerary.worker.claimable import UNCLAIMABLE, Unattached, hindrance, refusal
 from itinerary.worker.connection import RedisConnection, connection_of, is_redis
@@ -205,7 +204,7 @@ class Attachment:
         self._heartbeater.watched = None if self._logs is None else self._logs.watched
         self._heartbeater.known = KnownTasks(self._app, self._unclaimable).part
         if not self._compared:
-            self._heartbeater.asks = partial(gets_runs, self._app, self._connection)
+            self._heartbeater.asks = RepeatedCheck(self._app, self._connection)
         if pool == _POOL_OF_PROCESSES:
             self._registry.start_listening()
             keep_what_was_given(sender)

@@ -74,16 +74,25 @@ def compared(app: Celery, connection: RedisConnection) -> bool:
     return True
 
 
-def gets_runs(app: Celery, connection: RedisConnection) -> bool:
-    """Whether this worker gets runs; a mismatch is only logged, since the worker has started."""
-    try:
-        why = misfit(app, connection, patience=0)
-    except NotComparable as exc:
-        log.warning("whether this worker gets runs is not known: %s", exc)
-        return False
-    if why is not None:
-        log.error("this worker never gets a run: %s", why)
-    return why is None
+class RepeatedCheck:
+    """The comparison of a worker that has started: a mismatch is only logged."""
+
+    def __init__(self, app: Celery, connection: RedisConnection) -> None:
+        self._app = app
+        self._connection = connection
+        self._level = logging.INFO  # at first: a leader that is started together with the worker takes longer
+
+    def __call__(self) -> bool:
+        """Whether this worker is known to get runs."""
+        try:
+            why = misfit(self._app, self._connection, patience=0)
+        except NotComparable as exc:
+            log.log(self._level, "whether this worker gets runs is not known yet: %s", exc)
+            self._level = logging.WARNING
+            return False
+        if why is not None:
+            log.error("this worker never gets a run: %s", why)
+        return why is None
 
 
 def _is_cluster(connection: RedisConnection) -> bool:
@@ -132,7 +141,9 @@ def _beacon(connection: RedisConnection) -> Mapping[str, Any] | None:
 
 def _elsewhere(connection: RedisConnection) -> str:
     """The error if another database of this Redis had a leader and this one never had one: a wrong setting."""
-    nobody = "no leader has announced itself in this Redis; if one leads, ITINERARY_REDIS_URL must be its Redis"
+    nobody = (
+        "no leader has announced itself in this Redis: start one, or give this worker its leader's ITINERARY_REDIS_URL"
+    )
     own = connection.client.connection_pool.connection_kwargs.get("db", 0)
     try:
         others = _other_prefixes(connection)

@@ -54,6 +54,8 @@ _STOPPED: Final = -(256 - signal.SIGTERM)
 _LIMITS_ARE_ROUGH: Final = 0.5
 _TOO_LATE: Final[tuple[type[BaseException], ...]] = (SoftTimeLimitExceeded, *KILLED, *OUT_OF_TIME)
 _ASKED_AGAIN_AFTER: Final = 0.5
+# Half a minute: by then a leader has long replaced one that died, and heard every worker or given it up.
+_LONG: Final = 60
 
 log = logging.getLogger("itinerary.worker")
 
@@ -138,11 +140,15 @@ class Delivery:
         """Ask until Redis answers and the leader has accepted its data; no code of the task runs before that."""
         verdict = self._ask()
         if verdict is Verdict.WAIT:
-            log.warning("%s waits until the leader has found out what runs: redis may have lost data", self.task_id)
+            log.info("%s waits until the leader knows what runs: redis was started anew or is another", self.task_id)
             self.registry.waiting()
+        asked = 1
         while verdict is Verdict.WAIT:
             time.sleep(_ASKED_AGAIN_AFTER)
             verdict = self._ask()
+            asked += 1
+            if verdict is Verdict.WAIT and asked == _LONG:
+                log.warning("%s still waits for the leader: check with `itinerary status` that one leads", self.task_id)
         self.verdict = verdict
         if self.won:
             self.registry.claimed(self.task_id)

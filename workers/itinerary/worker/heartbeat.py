@@ -75,6 +75,7 @@ class Heartbeater(threading.Thread):
         self._epoch: str | None = None
         self._beaten_at = float("-inf")
         self._away_at = float("-inf")
+        self._is_warned = False
         self._pause = EVERY
         self._hurried = False
         self._stopping = False
@@ -185,9 +186,15 @@ class Heartbeater(threading.Thread):
                 del self._held[0]
         except AWAY as exc:
             count = len(self._held) + len(self._outbox.attempts())
-            log.warning("redis is away, reports are held count=%d: %s", count, exc)
+            self._warn_away(f"reports are held count={count}", exc)
             return False
         return True
+
+    def _warn_away(self, what: str, error: Exception) -> None:
+        """Warn once for each time that Redis is away: it is tried twice a second."""
+        if not self._is_warned:
+            self._is_warned = True
+            log.warning("redis is away, %s; trying on: %s", what, error)
 
     def _perform(self, pending: PendingSend) -> None:
         repeated = pending.perform()
@@ -210,8 +217,11 @@ class Heartbeater(threading.Thread):
                         pipe.xadd(self._connection.keys.inbox, part)
                     pipe.execute()
         except AWAY as exc:
-            log.warning("redis is away, no heartbeat: %s", exc)
+            self._warn_away("no heartbeat", exc)
             return False
+        if self._is_warned:
+            self._is_warned = False
+            log.info("redis answers again")
         return True
 
     def _report_again(self) -> bool:
@@ -231,7 +241,7 @@ class Heartbeater(threading.Thread):
             action = partial(send, self._connection, one.report, one.token, claimed=True, again=True)
             self._perform(PendingSend(one.report.task_id, action))
         if kept:
-            log.warning("redis may have lost data, reports are sent again count=%d", len(kept))
+            log.info("redis was started anew or is another, recent reports are sent again count=%d", len(kept))
         self._epoch = name
         return True
 
