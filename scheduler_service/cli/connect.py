@@ -2,10 +2,8 @@
 
 import json
 import os
-import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from itinerary.protocol.errors import BadValue, ItineraryError
@@ -45,7 +43,11 @@ def remedy() -> str:
     """Return the advice for an API that does not answer."""
     if os.environ.get(NAMED_BY):
         return f"check {NAMED_BY}, and that the service runs there (`itinerary api`)"
-    return f"is the service running? start it with `itinerary up`, or name another with {NAMED_BY}"
+    from scheduler_service.cli.beside_up import up_command
+    from scheduler_service.config.settings import load_settings
+
+    command = up_command(load_settings().data_dir)
+    return f"is the service running? start it with `{command}`, or name another with {NAMED_BY}"
 
 
 def api_address() -> str:
@@ -53,6 +55,7 @@ def api_address() -> str:
     url = os.environ.get(NAMED_BY)
     if url:
         return url
+    from scheduler_service.cli.beside_up import up_command
     from scheduler_service.config.settings import load_settings
     from scheduler_service.runtime.addresses import http_url
     from scheduler_service.runtime.run_file import LOCK_FILE
@@ -63,13 +66,8 @@ def api_address() -> str:
     if started_by_up is not None:
         return str(started_by_up)
     if not settings.model_fields_set & {"api_host", "api_port"} and (settings.data_dir / LOCK_FILE).exists():
-        named = (
-            ""
-            if settings.data_dir == Path(".itinerary").absolute()
-            else f" --data-dir {shlex.quote(str(settings.data_dir))}"
-        )
         raise NotRunning(
-            f"the service of {settings.data_dir} is not running; start it with `itinerary up{named}`,"
+            f"the service of {settings.data_dir} is not running; start it with `{up_command(settings.data_dir)}`,"
             f" or name another with {NAMED_BY}"
         )
     return http_url(settings.api_host, settings.api_port)

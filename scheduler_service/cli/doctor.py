@@ -13,7 +13,6 @@ from redis import ResponseError
 
 from itinerary import version as small
 from itinerary.ownership import ownership_error
-from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import DAY, HOUR, SECOND, format_duration
 from itinerary.protocol.wire import PROTOCOL, PROTOCOL_FIELD, WITHOUT_INFO, protocol_error
 from scheduler_service.api.context import system_clock
@@ -22,6 +21,7 @@ from scheduler_service.bootstrap.notifications import targets_of
 from scheduler_service.bootstrap.parts import check_redis, marks_of, open_dispatcher
 from scheduler_service.broker.client import connect, redis_errors
 from scheduler_service.broker.inbox import RedisInbox
+from scheduler_service.cli.beside_up import app_of_up, as_up_runs_it
 from scheduler_service.cli.calendar_checks import check_calendars
 from scheduler_service.cli.findings import Finding, NotKnown, NotWell, found
 from scheduler_service.cli.job_checks import check_jobs
@@ -34,9 +34,9 @@ from scheduler_service.core.contract.pruning import Past, horizon
 from scheduler_service.core.explain.relative import relative
 from scheduler_service.core.redis_marks import SAME_REDIS, Marks, differing
 from scheduler_service.core.schedules.zone_rules import difference, installed_rules
+from scheduler_service.core.worker_command import worker_command
 from scheduler_service.observability.logs import escaped
 from scheduler_service.runtime.addresses import shown_url
-from scheduler_service.runtime.run_file import REDIS_FILE, read_run
 from scheduler_service.sql.database import Bounds, Database, host_now
 from scheduler_service.sql.database_url import read_url
 from scheduler_service.sql.lease import SqlLeaseStore
@@ -46,7 +46,6 @@ from scheduler_service.sql.schema_version import check_schema
 from scheduler_service.sql.zone_rules import SqlZoneRulesStore
 from scheduler_service.version import VERSION
 
-_NO_WORKER: Final = "start one with `itinerary worker`, or the workers use another Redis: give them the leader's"
 _MARKED_WITHIN: Final = 3.0
 _MARKED_EVERY: Final = 0.5
 _OLDEST_REDIS: Final = (6, 2)
@@ -56,7 +55,7 @@ _ANSWERED_WITHIN: Final = 10 * SECOND  # a page does not wait so long; a verdict
 
 def examine(settings: Settings, *, as_json: bool = False) -> int:
     """Print every finding; return 0 if all is well, else 1."""
-    settings = _as_up_runs_it(settings)
+    settings = as_up_runs_it(settings, last=True)
     findings = list(_findings(settings))
     if as_json:
         print_json({"items": [asdict(finding) for finding in findings]})
@@ -81,7 +80,9 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     same = found("same redis", lambda: _same_redis(settings), SAME_REDIS, database, redis, *broker)
     before = (database, redis, same) if same.well is False else (database, redis)
     leader = found("leader", lambda: _leader(settings), "start one with `itinerary leader`", *before)
-    workers = found("workers", lambda: _workers(settings), _NO_WORKER, leader)
+    app = app_of_up(settings.data_dir)
+    no_worker = f"start one with `{worker_command(app=app)}`, or the workers use another Redis: give them the leader's"
+    workers = found("workers", lambda: _workers(settings), no_worker, leader)
     yield database
     yield found("history", lambda: history(settings), "its leader's log says why it is not pruned", database)
     yield found("jobs", checked(check_jobs), "use the release that created them, or replace them", database)
@@ -101,22 +102,8 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     )
     yield workers
     yield found("protocol", lambda: _protocol(settings), "see Upgrading in the manual", workers)
-    yield found("queues", lambda: _queues(settings), "start one with `itinerary worker -Q NAME`", workers)
+    yield found("queues", lambda: _queues(settings), f"start one with `{worker_command('NAME', app=app)}`", workers)
     yield found("notices", lambda: _notices(settings), "fix it, then run `itinerary notify retry`", database)
-
-
-def _as_up_runs_it(settings: Settings) -> Settings:
-    """Check the Redis that `up` chose, unless another one was named."""
-    if "redis_url" in settings.model_fields_set or not read_run(settings.data_dir).get("redis_port"):
-        return settings
-    try:
-        url = (settings.data_dir / REDIS_FILE).read_text("utf-8").strip()
-    except FileNotFoundError:
-        return settings
-    except OSError as exc:
-        place = settings.data_dir / REDIS_FILE
-        raise BadValue("ITINERARY_REDIS_URL", None, f"{place} holds it and cannot be read: {exc.strerror}") from exc
-    return settings.model_copy(update={"redis_url": url, "broker_url": url})
 
 
 def _package() -> str:

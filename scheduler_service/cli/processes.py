@@ -43,14 +43,16 @@ def up(
 
     settings = _settings(api_port=port, data_dir=data_dir)
     python = app_python(worker_python, "--worker-python")
-    sys.exit(run_up(settings, demo=demo, app=app, worker_python=python))
+    words = {"app": app, "worker-python": worker_python, "port": port}
+    given = {name: value for name, value in words.items() if value is not None}
+    sys.exit(run_up(settings, demo=demo, app=app, worker_python=python, given=given))
 
 
 def leader() -> None:
     """Run a leader; more leaders are standbys."""
     from scheduler_service.bootstrap.parts import run_leader
 
-    run_leader(_settings())
+    run_leader(_beside_up())
 
 
 def api(
@@ -66,7 +68,7 @@ def api(
         return
     from scheduler_service.api.http.serve import serve
 
-    serve(_settings(api_host=host, api_port=port))
+    serve(_beside_up(api_host=host, api_port=port))
 
 
 def worker(
@@ -76,16 +78,18 @@ def worker(
     queues: Annotated[str | None, typer.Option("--queues", "-Q", help="Queues, separated by commas.")] = None,
 ) -> None:
     """Run a Celery worker: the built-in tasks, or your own app's. Passes other options on to Celery."""
-    _settings(logs=False)
+    from scheduler_service.cli.beside_up import worker_variables
+
+    known = worker_variables(_settings(logs=False))
     arguments = [*_option("--app", app), *_option("-c", concurrency), *_option("-Q", queues), *context.args]
     # Pass on at once what a task prints, in a pipe too.
     # -P: the working directory may have a package of the same name as one of ours.
-    _become([sys.executable, "-P", "-m", "itinerary", *arguments], {"PYTHONUNBUFFERED": "1", **os.environ})
+    _become([sys.executable, "-P", "-m", "itinerary", *arguments], {"PYTHONUNBUFFERED": "1", **known, **os.environ})
 
 
 def flower(port: Port = None) -> None:
     """Run Flower, behind a login: it does not start without ITINERARY_FLOWER_PASSWORD."""
-    settings = _settings(logs=False, flower_port=port)
+    settings = _beside_up(logs=False, flower_port=port)
     from scheduler_service.flower_server.serve import serve_flower
 
     serve_flower(settings)
@@ -131,6 +135,13 @@ def doctor(
     from scheduler_service.cli.doctor import examine
 
     sys.exit(examine(_settings(logs=False), as_json=as_json))
+
+
+def _beside_up(*, logs: bool = True, **given: Any) -> "Settings":
+    """Read the settings; the Redis of the `up` that runs on the data folder is the default."""
+    from scheduler_service.cli.beside_up import as_up_runs_it
+
+    return as_up_runs_it(_settings(logs=logs, **given))
 
 
 def _settings(*, logs: bool = True, **given: Any) -> "Settings":

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from scheduler_service.cli.connect import open_client
 from scheduler_service.cli.listing import Form, Output, print_list
 from scheduler_service.cli.status import Json
+from scheduler_service.core.worker_command import worker_command
 
 if TYPE_CHECKING:
     from itinerary.client.sync import Client
@@ -33,7 +34,7 @@ def workers(as_json: Json = False, output: Output = Form.TABLE) -> None:
         for worker in found
     ]  # fmt: skip
     columns = ("worker", "state", "busy", "queues", "reported", "runs")
-    empty = "no worker reports to the leader; start one: itinerary worker --app yourapp"
+    empty = "no worker reports to the leader; start one: " + worker_command()
     print_list(output, columns, rows, empty, whole=("worker",), spare=("reported", "runs"))
 
 

@@ -87,11 +87,17 @@ class Plan:
 
 
 def run_up(
-    settings: Settings, *, demo: bool = False, app: str | None = None, worker_python: AppPython | None = None
+    settings: Settings,
+    *,
+    demo: bool = False,
+    app: str | None = None,
+    worker_python: AppPython | None = None,
+    given: Mapping[str, object] = {},
 ) -> int:
     """Run everything until a signal; return the exit status.
 
     `app` is a user's own Celery app, as module:celery_app; `worker_python` runs it. Call it from the main thread.
+    `given` are the options that another start needs too, for hints.
     """
     if "redis_url" in settings.model_fields_set:
         check_redis(settings)
@@ -105,9 +111,10 @@ def run_up(
         try:
             console.plain("\n".join([f"Itinerary {VERSION}, everything in {settings.data_dir}", *plan.notes]))
             upgrade(settings.leader_database_url, console.plain, each_version=False)
-            Supervisor(parts, console, _Journal(plan, console)).run()
+            Supervisor(parts, console, _Journal(plan, console, given)).run()
         finally:
-            write_run(settings.data_dir, {"redis_port": plan.redis.port} if plan.redis else {})
+            last = {"redis_port": plan.redis.port} if plan.redis else {}
+            write_run(settings.data_dir, {**last, "given": dict(given)} if given else last)
             console.close()
     return 0
 
@@ -244,7 +251,7 @@ def child_env(plan: Plan, environ: Mapping[str, str]) -> dict[str, str]:
 class _Journal:
     """Follows every change of a part: updates run.json and prints the addresses once the API answers."""
 
-    def __init__(self, plan: Plan, console: Console) -> None:
+    def __init__(self, plan: Plan, console: Console, given: Mapping[str, object]) -> None:
         self._plan = plan
         self._console = console
         self._announced = False
@@ -257,6 +264,7 @@ class _Journal:
             "redis_url": shown_url(plan.redis_url),
             "redis_port": plan.redis.port if plan.redis else None,
             "database_url": shown_url(plan.settings.database_url),
+            "given": dict(given),
         }
 
     def __call__(self, name: str, state: State, pid: int | None) -> None:

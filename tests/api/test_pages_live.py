@@ -35,7 +35,7 @@ def test_a_queue_without_a_worker_is_told_once_and_is_no_lag() -> None:
     seen = live(queue("default", 1, SECOND, 1), queue("nobody", 5, 14 * MINUTE, 0))
     assert told(seen) == [
         "5 runs wait in queue nobody, the oldest for 14 min, and no living worker listens there: "
-        "start one with itinerary worker -Q nobody."
+        "start one with itinerary worker --app MODULE:APP -Q nobody."
     ]
     assert (lag_text(seen, NOW), lag_note(seen, NOW)) == ("1.0 s", "in default")
 
@@ -55,7 +55,8 @@ def test_a_queue_that_is_behind_is_told_beside_one_without_a_worker() -> None:
 def test_where_no_worker_is_heard_at_all_that_is_the_one_thing_told() -> None:
     seen = live(queue("default", 9, MINUTE, 0), queue("mail", 2, MINUTE, 0), workers=())
     assert told(seen) == [
-        "No worker sends heartbeats: start one with itinerary worker, or give the workers the Redis of the leader."
+        "No worker sends heartbeats: start one with itinerary worker --app MODULE:APP, or give the workers the Redis "
+        "of the leader."
     ]
     assert (lag_text(seen, NOW), lag_note(seen, NOW)) == ("0 ms", "2 without worker")
 

@@ -165,7 +165,7 @@ def test_the_page_of_a_queue_shows_who_listens_what_is_in_it_and_how_to_start_a_
     for text in ("celery@here", "celery@gone", run_id, "/parts/trends?window=6h&amp;queue=default"):
         assert text in page.text
     assert "celery@here" not in api.get("/queues/nobody").text
-    assert "itinerary worker -Q nobody" in api.get("/queues/nobody").text
+    assert "itinerary worker --app MODULE:APP -Q nobody" in api.get("/queues/nobody").text
     assert api.get("/queues/no%20queue").status_code == 404
 
 

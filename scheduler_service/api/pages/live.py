@@ -13,6 +13,7 @@ from scheduler_service.api.pages.moments import Moment, length, moment
 from scheduler_service.api.services.same_redis import other_redis
 from scheduler_service.api.services.who_leads import ask_holder
 from scheduler_service.core.redis_marks import SAME_REDIS
+from scheduler_service.core.worker_command import worker_command
 from scheduler_service.ports.leases import LeaseView
 
 _LATE_AFTER: Final = 5 * SECOND
@@ -131,7 +132,7 @@ def _orphans(live: Live, now: Instant, jobs_in: Callable[[str], Sequence[str]]) 
         of = f" ({', '.join(jobs[:_NAMED])}{' and others' if len(jobs) > _NAMED else ''})" if jobs else ""
         yield Issue(
             f"{runs} in queue {name}{of}{since}, and no living worker listens there: start one with "
-            f"itinerary worker -Q {name}.",
+            f"{worker_command(name)}.",
             _page_of(name),
             "Open the queue",
         )
@@ -155,7 +156,8 @@ def _of_parts(live: Live, now: Instant) -> Iterator[Issue]:
         yield Issue(f"The leader does not answer within a second; it was last seen {last_seen.text}.")
     elif not any(worker["alive"] for worker in live.workers):
         yield Issue(
-            "No worker sends heartbeats: start one with itinerary worker, or give the workers the Redis of the leader.",
+            f"No worker sends heartbeats: start one with {worker_command()}, or give the workers the Redis of "
+            "the leader.",
             "/workers",
         )
 

@@ -8,6 +8,7 @@ from scheduler_service.core.explain.explanation import Because, Verdict
 from scheduler_service.core.explain.facts import Facts
 from scheduler_service.core.limits import QUEUE
 from scheduler_service.core.model import Run
+from scheduler_service.core.worker_command import worker_command
 
 _Answer = Mapping[str, Any]
 
@@ -25,7 +26,8 @@ def waits_for(run: Run, facts: Facts) -> tuple[Verdict, list[Because]] | None:
     if not run.limits or known.get("free_slots", 1):
         return None
     if known["free_slots"] is None:
-        nobody = f"No live worker listens on queue {run.queue}: start one with `itinerary worker -Q {run.queue}`."
+        start = worker_command(run.queue, task=run.task)
+        nobody = f"No live worker listens on queue {run.queue}: start one with `{start}`."
         return Verdict.NO_WORKER, [Because(nobody)]
     busy = (
         f"The workers that listen on queue {run.queue} have no slot free: a run with limits is dispatched when one is"

@@ -8,6 +8,7 @@ from scheduler_service.core.explain.pauses import in_pause, pause_text, version_
 from scheduler_service.core.explain.relative import rough
 from scheduler_service.core.explain.terms import leader_at, unled
 from scheduler_service.core.model import Overlap, Run, RunKind
+from scheduler_service.core.worker_command import worker_command
 
 _Found = tuple[Verdict, list[Because]]
 
@@ -57,7 +58,8 @@ def pending(run: Run, facts: Facts) -> _Found:
         return Verdict.WAITING_FOR_WORKER, [*because, *nobody, Because(unheard)]
     listening = facts.live.listening_on(run.queue)
     if not listening:
-        message = f"No living worker listens on queue {run.queue}: start one with `itinerary worker -Q {run.queue}`."
+        start = worker_command(run.queue, task=run.task)
+        message = f"No living worker listens on queue {run.queue}: start one with `{start}`."
         return Verdict.NO_WORKER, [*because, Because(message)]
     names = ", ".join(sorted(listening)[:5])
     return Verdict.WAITING_FOR_WORKER, [*because, Because(f"{_pending_text(run, facts)} Listening: {names}.")]

@@ -165,7 +165,7 @@ def test_a_pending_run_waits_for_a_worker_and_says_where_none_listens() -> None:
     elsewhere = ({**WORKER, "queues": ["mail"]}, {**WORKER, "alive": False})
     verdict, said = explained_now(pending, live=Live(elsewhere, queues))
     assert verdict is Verdict.NO_WORKER
-    assert "itinerary worker -Q default" in said
+    assert "itinerary worker --app MODULE:APP -Q default" in said
     verdict, said = explained_now(pending)
     assert verdict is Verdict.WAITING_FOR_WORKER
     assert "No leader answers" in said

@@ -95,7 +95,7 @@ def test_a_run_with_limits_waits_for_a_free_slot_and_others_for_room() -> None:
     verdict, said = waits([], free_slots=None)
     assert verdict is Verdict.NO_WORKER
     assert "No live worker listens on queue default" in said
-    assert "itinerary worker -Q default" in said
+    assert "itinerary worker --app MODULE:APP -Q default" in said
     verdict, said = waits([], of=run(), free_slots=None)
     assert verdict is Verdict.WAITING
     assert "3 runs of queue default are dispatched and not started." in said
