@@ -1,9 +1,10 @@
 """The tree of commands, and the exit status and message of every error."""
 
+import errno
 import io
 import os
 import sys
-from typing import Annotated, NoReturn
+from typing import Annotated, Final, NoReturn
 
 import typer
 
@@ -52,6 +53,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+_NO_RIGHT: Final = "let this user read and write there, or name another place (the data: ITINERARY_DATA_DIR)"
+_OF_THE_MACHINE: Final = {
+    errno.EACCES: _NO_RIGHT,
+    errno.EPERM: _NO_RIGHT,
+    errno.EROFS: _NO_RIGHT,
+    errno.ENOTDIR: "a part of this path is a file; name another place",
+    errno.ENOSPC: "make room on its disk",
+    errno.EDQUOT: "make room on its disk",
+}
+"""What a user does about errors of the operating system that are no error of ours."""
 
 
 @app.callback()
@@ -135,6 +148,10 @@ def run() -> NoReturn:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader of our output closed the pipe
         sys.exit(1)
+    except OSError as exc:
+        if exc.errno not in _OF_THE_MACHINE:
+            raise
+        _end(f"{exc.filename or 'this machine'}: {exc.strerror}; {_OF_THE_MACHINE[exc.errno]}", 1)
     except (typer.Abort, KeyboardInterrupt):
         sys.exit(130)
     sys.exit(status if isinstance(status, int) else 0)

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, TextIO
 import structlog
 from structlog.typing import Processor
 
+from scheduler_service.observability.repeated_events import Seldom
 from scheduler_service.runtime.addresses import shown_url
 
 LogFormat = Literal["auto", "console", "json"]
@@ -54,11 +55,31 @@ def configure_logs(log_format: LogFormat = "auto", level: str = "info", stream: 
         processors=[
             structlog.stdlib.filter_by_level,
             *shared,
+            Unrepeated(),
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
+
+
+class Unrepeated:
+    """Drops an event with an `error` that says word for word what one of the last ten seconds said.
+
+    While a database or Redis is away several threads try on, some four times a second. The next event that passes has
+    the count of what it stands for.
+    """
+
+    def __init__(self, seldom: Seldom | None = None) -> None:
+        self._seldom = seldom or Seldom()
+
+    def __call__(self, _logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
+        if "error" not in event:
+            return event
+        count = self._seldom.count(repr({key: str(value) for key, value in event.items() if key != "timestamp"}))
+        if not count:
+            raise structlog.DropEvent
+        return event if count == 1 else {**event, "repeated": count}
 
 
 def log_crashes() -> None:

@@ -216,6 +216,18 @@ def test_an_error_is_one_line_on_stderr_and_the_status_says_whose_it_is(
     assert said in ended.stderr
 
 
+@pytest.mark.parametrize("command", ["migrate", "up"])
+def test_a_place_where_nothing_can_be_stored_is_said_in_one_line(
+    itinerary: Itinerary, command: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    ended = itinerary(command, ITINERARY_DATA_DIR=str(tmp_path / "file" / "sub"))
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        f"itinerary: {tmp_path}/file/sub: Not a directory; a part of this path is a file; name another place\n"
+    )
+
+
 def test_a_port_in_use_is_said_in_one_line(itinerary: Itinerary) -> None:
     ended = itinerary("api", ITINERARY_LOG_LEVEL="error")
     assert ended.returncode == 1

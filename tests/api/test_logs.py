@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import structlog
 
-from scheduler_service.observability.logs import LogFormat, configure_logs, escaped
+from scheduler_service.observability.logs import LogFormat, Unrepeated, configure_logs, escaped
+from scheduler_service.observability.repeated_events import Seldom
 
 NASTY = "a\nb\r\x1b[31mred\u202edlrow\u2028\x00\ud800"
 
@@ -86,6 +87,33 @@ def test_no_secret_is_written(log_format: LogFormat) -> None:
     text = stream.getvalue()
     assert "geheim" not in text
     assert "redis://user:***@h/0" in text
+
+
+def test_an_outage_is_no_flood_of_equal_lines() -> None:
+    stream, log = lines_of("console")
+    for _ in range(5):
+        log.warning("inbox cannot be read", error="Connection refused")
+        log.warning("lease cannot be asked for", error="Connection refused")
+        log.info("runs released", count=1)
+    lines = stream.getvalue().splitlines()
+    assert [sum(what in line for line in lines) for what in ("inbox", "lease cannot", "released")] == [1, 1, 5]
+
+
+def test_what_was_left_out_is_counted_by_the_next_line() -> None:
+    now = [0.0]
+    unrepeated = Unrepeated(Seldom(clock=lambda: now[0]))
+
+    def shown(error: str) -> object:
+        try:
+            return unrepeated(None, "warning", {"event": "away", "error": error, "timestamp": now[0]}).get(
+                "repeated", 1
+            )
+        except structlog.DropEvent:
+            return None
+
+    assert [shown("refused"), shown("refused"), shown("refused"), shown("timed out")] == [1, None, None, 1]
+    now[0] = 11.0
+    assert [shown("refused"), shown("refused")] == [3, None]
 
 
 def test_below_its_level_nothing_is_written() -> None:
