@@ -34,7 +34,7 @@ from scheduler_service.runtime.private_files import (
     private_umask,
     write_private,
 )
-from scheduler_service.runtime.run_file import REDIS_FILE, only_one, read_run, write_run
+from scheduler_service.runtime.run_file import REDIS_FILE, only_one, read_run, record_run
 from scheduler_service.runtime.supervisor import Part, State, Supervisor
 from scheduler_service.sql.migrations import upgrade
 from scheduler_service.version import VERSION
@@ -114,7 +114,7 @@ def run_up(
             Supervisor(parts, console, _Journal(plan, console, given)).run()
         finally:
             last = {"redis_port": plan.redis.port} if plan.redis else {}
-            write_run(settings.data_dir, {**last, "given": dict(given)} if given else last)
+            record_run(settings.data_dir, {**last, "given": dict(given)} if given else last, console.plain)
             console.close()
     return 0
 
@@ -269,7 +269,7 @@ class _Journal:
 
     def __call__(self, name: str, state: State, pid: int | None) -> None:
         self._parts[name] = {"pid": pid, "state": state}
-        write_run(self._plan.settings.data_dir, {**self._constant, "parts": self._parts})
+        record_run(self._plan.settings.data_dir, {**self._constant, "parts": self._parts}, self._console.plain)
         if name == "api" and state == "ready" and not self._announced:
             self._announced = True
             self._console.plain(address_table(self._plan))

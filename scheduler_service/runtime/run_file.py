@@ -7,7 +7,7 @@ password.
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -56,3 +56,11 @@ def read_run(data_dir: Path) -> dict[str, Any]:
 def write_run(data_dir: Path, content: Mapping[str, Any]) -> None:
     """Replace the record, so that a reader sees the old or the new one whole."""
     write_private(data_dir / RUN_FILE, json.dumps(content, indent=2) + "\n")
+
+
+def record_run(data_dir: Path, content: Mapping[str, Any], report: Callable[[str], None]) -> None:
+    """Replace the record; a full disk is reported and ends nothing of what runs."""
+    try:
+        write_run(data_dir, content)
+    except OSError as exc:
+        report(f"{data_dir / RUN_FILE} is not written: {exc.strerror}; other commands may not find this service")

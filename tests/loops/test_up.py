@@ -18,7 +18,7 @@ from scheduler_service.core.contract.job_json import read_job
 from scheduler_service.local.demo import demo_jobs, with_demo_token
 from scheduler_service.local.up import address_table, child_env, create_plan, parts_of
 from scheduler_service.runtime.addresses import Ports, http_url, is_free
-from scheduler_service.runtime.run_file import AlreadyUp, only_one, read_run, write_run
+from scheduler_service.runtime.run_file import AlreadyUp, only_one, read_run, record_run, write_run
 from tests.support.processes import Child, free_port, project_env, wait_until
 from tests.support.redis_server import RedisServer
 
@@ -126,6 +126,13 @@ def test_an_unreadable_run_file_counts_as_none(tmp_path: Path) -> None:
     assert read_run(tmp_path) == {}
     write_run(tmp_path, {"redis_port": 1})
     assert read_run(tmp_path) == {"redis_port": 1}
+
+
+def test_a_record_that_cannot_be_written_is_told_and_ends_nothing(tmp_path: Path) -> None:
+    (tmp_path / "run.json").mkdir()  # as a full disk refuses it
+    told: list[str] = []
+    record_run(tmp_path, {"pid": 1}, told.append)
+    assert told == [f"{tmp_path}/run.json is not written: Is a directory; other commands may not find this service"]
 
 
 def test_no_password_is_shown_among_the_addresses(tmp_path: Path, ports: Ports) -> None:
