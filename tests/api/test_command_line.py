@@ -154,7 +154,7 @@ def test_the_status_is_told_to_people_and_to_programs(itinerary: Itinerary) -> N
     )  # fmt: skip
     assert "a standby has zone rules 2019c on another" in warned.stderr
     assert re.search(r"^FAIL +zone rules .*2019c on another", ill, re.MULTILINE)
-    assert re.search(r"^leader +test-holder, last seen (less than a second|\d+ s) ago$", text, re.MULTILINE)
+    assert re.search(r"^leader +test-holder, last seen (less than a second|\d+ (s|min)) ago$", text, re.MULTILINE)
     assert "\x1b" not in text
     assert (silent.stdout, silent.stderr) == ("", "no living worker has said which tasks it knows\n")
     assert (known.stdout, known.stderr) == (
