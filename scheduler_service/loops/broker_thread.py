@@ -227,7 +227,9 @@ class BrokerThread:
                     # In a stream that began again, entries before this position may not have been read.
                     if self._claims.query_epoch().accepted:
                         self._inbox.trim(position)
-                case Reply(reply_to=reply_to, body=body):
+                case Reply(reply_to=reply_to, body=body, failure=failure):
+                    if failure is not None:
+                        log.error("a query could not be answered", exc_info=failure)
                     self._inbox.reply(reply_to, body)
                 case ReplyMetrics(reply_to=reply_to):
                     self._inbox.reply(reply_to, {"text": self._meter.exposition()})

@@ -20,7 +20,7 @@ from scheduler_service.sql.jobs import SqlJobStore
 from tests.api.test_auth import bearer, guarded_settings
 from tests.api.test_limited_tokens import digest, settings_with
 from tests.support.answering_leader import AnsweringLeader
-from tests.support.gate import Gate, limit, waiting
+from tests.support.gate import T0, Gate, limit, waiting
 from tests.support.led import Led
 from tests.support.store_bed import occurrence
 
@@ -143,6 +143,7 @@ def test_a_run_that_waits_for_a_limit_names_it_and_its_holders(
     one.edit(tenant=limit(1, overrides={"acme": 1}))
     one.beat()
     assert one.due(*(waiting(run_id, ("tenant", "acme")) for run_id in ids[:2])) == ids[:1]
+    one.dispatched(ids[0])
     path = f"/api/v1/runs/{ids[1]}/explain"
     with AnsweringLeader(settings.redis_url) as leader:
         leader.waiting = lambda question: answer(one.state, question, one.now)
@@ -152,7 +153,9 @@ def test_a_run_that_waits_for_a_limit_names_it_and_its_holders(
         assert not any(m.what == "statistics" for m in leader.reported if isinstance(m, Query)), "it scans all runs"
         leader.waiting = None
         assert api.get(path).json()["verdict"] == "waiting", "a leader of the release before does not know the question"
-    text = f"It waits for limit tenant/acme: 1 of 1 in flight, held by run {ids[0]}"
+        leader.waiting = lambda _: {"failed": True}
+        assert "The leader does not answer" in api.get(path).json()["text"]
+    text = f"It waits for limit tenant/acme: 1 of 1 in flight, held by run {ids[0]} since {format_instant(T0)}"
     assert (held["verdict"], not_in_memory["verdict"]) == ("waiting_for_limit", "waiting_for_limit")
     assert held["text"].endswith(f"{text}; none waits before it.")
     assert not_in_memory["text"].endswith(f"{text}.")

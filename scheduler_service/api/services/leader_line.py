@@ -66,4 +66,6 @@ class LeaderLine:
             raise unavailable("Redis does not answer, so the leader cannot be asked", "redis-away") from exc
         if answer is None:
             raise unavailable("no leader answers; is one running? see `itinerary doctor`", "no-leader")
+        if answer.get("failed"):
+            raise unavailable("the leader could not answer this; its log says why", "no-leader")
         return answer

@@ -264,10 +264,11 @@ class BuildIndex:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer to a query."""
+    """The answer to a query; `failure`: what kept the leader from giving it."""
 
     reply_to: str
     body: Mapping[str, Any]
+    failure: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True)

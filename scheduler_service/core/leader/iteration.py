@@ -265,7 +265,11 @@ def _answer(state: SchedulerState, step: Step, query: Query) -> None:
     elif query.what == "distribution":
         step.others.append(Survey(step.now, query.reply_to))
     else:
-        step.others.append(Reply(query.reply_to, answer(state, query, step.now)))
+        try:
+            reply = Reply(query.reply_to, answer(state, query, step.now))
+        except Exception as exc:  # noqa: BLE001 - whatever it is, runs do not wait for a question that has no answer
+            reply = Reply(query.reply_to, {"failed": True}, exc)
+        step.others.append(reply)
 
 
 def _runs_dispatched(state: SchedulerState, step: Step, answer: RunsDispatched) -> None:

@@ -6,10 +6,12 @@ import pytest
 
 from itinerary.protocol.instants import SECOND, format_instant
 from itinerary.protocol.limits import LimitUse
-from scheduler_service.core.leader import waits
+from scheduler_service.core.leader import iteration, waits
+from scheduler_service.core.leader.commands import Reply
 from scheduler_service.core.leader.messages import Query
 from scheduler_service.core.leader.parts.slots import uses_of
 from scheduler_service.core.leader.queries import answer
+from scheduler_service.core.leader.results import InboxRead
 from scheduler_service.core.limits import Bounds, Limit, Rate
 from tests.support.gate import T0, Gate, handed_over, limit, waiting
 
@@ -162,3 +164,15 @@ def test_what_is_kept_for_a_run_that_was_passed_over_is_told_to_both() -> None:
     found = asked(one, "waiting", "both")
     assert [(full["name"], full["kept_for"]) for full in found["limits"]] == [("a", None)]
     assert (found["is_kept_for"], asked(one, "waiting", "b0")["is_kept_for"]) == (True, False)
+
+
+def test_a_query_that_cannot_be_answered_stops_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise ZeroDivisionError
+
+    one = gate()
+    monkeypatch.setattr(iteration, "answer", fails)
+    one.step(InboxRead((Query("waiting", "a", "reply"),), "1-0"))
+    (reply,) = (command for command in one.commands if isinstance(command, Reply))
+    assert (reply.reply_to, reply.body, type(reply.failure)) == ("reply", {"failed": True}, ZeroDivisionError)
+    assert one.due(waiting("a")) == ["a"]
