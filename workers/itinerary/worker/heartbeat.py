@@ -48,6 +48,7 @@ _TOO_DEEP: Final = 50_000
 _ASKED_EVERY: Final = 60.0
 _ASKED_FIRST_AFTER: Final = 10.0
 _TRIED_AGAIN_AFTER: Final = 0.5
+_WARNED_EVERY: Final = 10.0
 # An id has at most 300 characters, a progress 200, and an inbox entry half a million.
 _IN_ONE_ENTRY: Final = 600  # two such lists fit into one entry of the inbox, the first with progress
 
@@ -75,7 +76,7 @@ class Heartbeater(threading.Thread):
         self._epoch: str | None = None
         self._beaten_at = float("-inf")
         self._away_at = float("-inf")
-        self._is_warned = False
+        self._warned: dict[str, float] = {}
         self._pause = EVERY
         self._hurried = False
         self._stopping = False
@@ -186,15 +187,16 @@ class Heartbeater(threading.Thread):
                 del self._held[0]
         except AWAY as exc:
             count = len(self._held) + len(self._outbox.attempts())
-            self._warn_away(f"reports are held count={count}", exc)
+            self._warn_away("reports are held", exc, count)
             return False
         return True
 
-    def _warn_away(self, what: str, error: Exception) -> None:
-        """Warn once for each time that Redis is away: it is tried twice a second."""
-        if not self._is_warned:
-            self._is_warned = True
-            log.warning("redis is away, %s; trying on: %s", what, error)
+    def _warn_away(self, what: str, error: Exception, count: int = 0) -> None:
+        """Warn once of each effect while Redis is away, which is tried twice a second; of held reports every 10 s."""
+        now = time.monotonic()
+        if what not in self._warned or (count and now - self._warned[what] >= _WARNED_EVERY):
+            self._warned[what] = now
+            log.warning("redis is away, %s%s; trying on: %s", what, f" count={count}" if count else "", error)
 
     def _perform(self, pending: PendingSend) -> None:
         repeated = pending.perform()
@@ -219,8 +221,8 @@ class Heartbeater(threading.Thread):
         except AWAY as exc:
             self._warn_away("no heartbeat", exc)
             return False
-        if self._is_warned:
-            self._is_warned = False
+        if self._warned:
+            self._warned.clear()
             log.info("redis answers again")
         return True
 
