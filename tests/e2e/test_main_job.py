@@ -141,7 +141,7 @@ def test_an_interval_job_runs_each_occurrence_once_and_never_early(system: Syste
     # Neither a run of more than a second nor a leader that comes late leaves an occurrence out.
     system.make_job("beat", "1s", overlap="allow", misfire={"policy": "fire_all"})
     wait_until(lambda: system.completed("beat") >= 10, what=system.output, every=0.5)
-    system.client.pause_job("beat", "seen enough")
+    system.client.pause_job("beat", "seen enough", waiting="skip")
     wait_until(lambda: system.all_final("beat"), what=system.output, every=0.2)
 
     runs = [run for run in system.runs("beat") if run["state"] == "completed"]
@@ -158,7 +158,7 @@ def test_kill_minus_nine_of_each_part_loses_nothing_and_starts_nothing_twice(sys
     wait_until(lambda: system.truth().starts and len(system.runs("tick")) > 3, what=system.output, every=0.2)
     for part in ("worker", "leader", "redis", "worker", "leader"):
         goes_on_after(system, part)
-    system.client.pause_job("tick", "enough")
+    system.client.pause_job("tick", "enough", waiting="skip")
     wait_until(lambda: system.all_final("tick"), what=lambda: f"{system.runs('tick')}{system.output()}", every=0.5)
 
     runs = system.runs("tick")

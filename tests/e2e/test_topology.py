@@ -54,7 +54,7 @@ def outcome(module_postgres_url: str, tmp_path_factory: pytest.TempPathFactory) 
             _replace_each(topology)
             wait_until(lambda: len(load.accepted) > 100, what=lambda: topology.output)
         for job_id in ("tick", "long"):
-            clients[0].pause_job(job_id, "enough")
+            clients[0].pause_job(job_id, "enough", waiting="skip")
         wait_until(lambda: _all_final(clients[0]), what=lambda: topology.output, every=0.5)
         led = len(topology.lines_with("leading"))
         with closing(Database(module_postgres_url)) as database, database.read() as reading:
