@@ -316,7 +316,7 @@ def test_without_an_api_the_command_line_says_where_it_looked(tmp_path: Path) ->
     assert ended.stderr.count("\n") == 1
     unnamed = Itinerary(project_env(ITINERARY_API_PORT=str(free_port()), ITINERARY_DATA_DIR=str(tmp_path)))("status")
     assert (unnamed.returncode, unnamed.stdout) == (1, "")
-    assert "start it with `itinerary up`" in unnamed.stderr
+    assert f"start it with `itinerary up --data-dir {tmp_path}`" in unnamed.stderr
 
 
 @pytest.mark.parametrize("words", [("jobs", "list", "--json"), ("jobs", "list"), ("api", "--openapi"), ("status",)])

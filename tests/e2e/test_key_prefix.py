@@ -35,7 +35,7 @@ def test_two_installations_share_a_redis_database_and_see_nothing_of_each_other(
             ended = [one.ended(one.enqueue("same-name")) for one in (plain, shop)]
             assert [run.state for run in ended] == [RunState.COMPLETED] * 2
             known = [one.doctor()["workers"] for one in (plain, shop)]
-            assert all("ok    workers     1 heard" in line for line in known)
+            assert all("ok    workers     1 seen" in line for line in known)
             assert known[0] != known[1]
             # The other's messages, which only a shared queue brings here, start nothing and report nothing.
             with closing(CeleryDispatcher(publishing_app(redis_url), "shop:")) as dispatcher:
