@@ -94,7 +94,7 @@ class Browser(AbstractContextManager["Browser"]):
     def _await_width(self) -> None:
         """Until the page is laid out for this window: a resize is answered before it is carried out."""
         shown = "Math.round(visualViewport.width * visualViewport.scale)"
-        wait_until(lambda: self._width in (None, self.run(shown)), what=f"a window {self._width} wide")
+        wait_until(lambda: self._width in (None, self._read_from(shown)), what=f"a window {self._width} wide")
 
     def move_to(self, timezone: str) -> None:
         """Let the browser's clocks be those of a zone."""
