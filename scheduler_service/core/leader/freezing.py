@@ -28,7 +28,7 @@ _MOST_IN_MEMORY: Final = 10_000
 
 def skip_frozen(state: SchedulerState, step: Step, ripe: list[ActiveRun]) -> list[ActiveRun]:
     """End due occurrences that a freeze skips; return the others."""
-    return [run for run in ripe if not _is_skipped(state, step, run)] if state.controls.freezes else ripe
+    return [run for run in ripe if not _is_skipped(state, step, run)] if state.controls.any_skips else ripe
 
 
 def _is_skipped(state: SchedulerState, step: Step, run: ActiveRun) -> bool:
@@ -51,7 +51,7 @@ def may_go(state: SchedulerState, step: Step, run: ActiveRun) -> bool:
     """Whether no freeze keeps this admitted run from its dispatch; otherwise it waits, or is skipped soon."""
     if not state.controls.freezes or run.forced:
         return True
-    if is_fresh(run) and is_to_be_skipped(state, run):
+    if state.controls.any_skips and is_fresh(run) and is_to_be_skipped(state, run):
         state.due.wait_until(run, step.now)  # it was admitted before its freeze was known
         return False
     return not hold_frozen(state, run, step.now)

@@ -7,7 +7,7 @@ from typing import Final
 
 from itinerary.protocol.instants import MILLISECOND, SECOND, Instant
 from scheduler_service.core.controls import Controls, QueuePause
-from scheduler_service.core.freezes import NEVER, Freeze, holding
+from scheduler_service.core.freezes import NEVER, During, Freeze, holding
 from scheduler_service.core.limits import Limit
 
 _RECALL_AGAIN: Final = SECOND
@@ -19,7 +19,8 @@ class KnownControls:
     """The version, the pauses, limits and freezes by which runs are chosen. `wanted`: the database may have others.
 
     `freezes`, by their ends, also has past ones, as long as an occurrence may be judged by them. Edits that are not
-    read yet are dated no earlier than `read_at`. `_holding`: the freezes that hold between the two times before it.
+    read yet are dated no earlier than `read_at`. `any_skips`: whether one of them skips. `_holding`: the freezes that
+    hold between the two times before it.
     """
 
     version: int = 0
@@ -27,6 +28,7 @@ class KnownControls:
     limits: Mapping[str, Limit] = field(default_factory=dict)
     fair: frozenset[str] = frozenset()
     freezes: tuple[Freeze, ...] = ()
+    any_skips: bool = False
     _ends: tuple[Instant, ...] = ()
     read_at: Instant = 0
     wanted: bool = False
@@ -58,6 +60,7 @@ class KnownControls:
         """Choose by these from now on."""
         self.version, self.pauses = controls.version, controls.pauses
         self.freezes = tuple(sorted(controls.freezes, key=_end_of))
+        self.any_skips = any(one.during is During.SKIP for one in self.freezes)
         self._ends = tuple(map(_end_of, self.freezes))
         self.limits, self.fair, self.read_at = controls.limits, controls.fair, controls.read_at
         self._recall_at, self._from, self._until = 0, NEVER, 0
