@@ -5,6 +5,8 @@ place, since a hundred thousand runs cannot be copied a thousand times a second.
 """
 
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
 
 from itinerary.protocol.instants import MINUTE, SECOND, Duration, Instant
 from scheduler_service.core.index.snapshot import ScheduledRunIndex
@@ -45,6 +47,8 @@ from scheduler_service.core.leader.parts.windows import Windows
 from scheduler_service.core.leader.parts.withdrawals import Withdrawals
 from scheduler_service.core.leader.parts.workers import WORKER_ALIVE_FOR, Workers, WorkerView
 from scheduler_service.core.limits import QUEUE
+
+_MOST_LOOKED_AT: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +152,8 @@ class SchedulerState:
         return not worker.left and self.unreported_for(worker.last_seen_at) < WORKER_ALIVE_FOR
 
     def awaits_slots(self) -> bool:
-        """Whether runs wait while limits are defined: perhaps for a slot."""
-        return bool(self.controls.limits) and bool(self.dispatches.waiting)
+        """Whether a run waits for the end of another that holds its slot, as far as a hundred full limits tell."""
+        return any(self.slots.count(use) for use in islice(self.dispatches.closed, _MOST_LOOKED_AT))
 
     def awaits_slot_of(self, run_id: str) -> bool:
         """Whether runs wait for a slot of a limit that this run holds; also while a new leader does not know it."""
