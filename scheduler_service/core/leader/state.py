@@ -48,7 +48,7 @@ from scheduler_service.core.leader.parts.withdrawals import Withdrawals
 from scheduler_service.core.leader.parts.workers import WORKER_ALIVE_FOR, Workers, WorkerView
 from scheduler_service.core.limits import QUEUE
 
-_MOST_LOOKED_AT: Final = 100
+_MOST_COMPARED: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class SchedulerState:
 
     def awaits_slots(self) -> bool:
         """Whether a run waits for the end of another that holds its slot, as far as a hundred full limits tell."""
-        return any(self.slots.count(use) for use in islice(self.dispatches.closed, _MOST_LOOKED_AT))
+        return any(self.slots.count(use) for use in islice(self.dispatches.closed, _MOST_COMPARED))
 
     def awaits_slot_of(self, run_id: str) -> bool:
         """Whether runs wait for a slot of a limit that this run holds; also while a new leader does not know it."""
