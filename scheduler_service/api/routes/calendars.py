@@ -4,7 +4,7 @@ Promises that a change has answered once it is committed; jobs that use the cale
 Never waits for a leader.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -87,18 +87,26 @@ def list_calendar_versions(context: Context, calendar_id: str, limit: Most = 100
 @router.get("/{calendar_id}/jobs", responses=answers({200: shapes.CalendarJobs}, 404, 422))
 def list_calendar_jobs(context: Context, calendar_id: str, limit: Most = 100, cursor: Cursor = None) -> Response:
     """List the ids of the current jobs that name the calendar."""
-    _read_cursor(cursor)
-    found(context, calendar_id)
-    ids = context.stores.calendar_store.jobs_using(calendar_id, limit + 1, cursor or "")
-    return _page(list(ids[:limit]), ids[limit - 1] if len(ids) > limit else None)
+    return _page_of_users(context, calendar_id, context.stores.calendar_store.jobs_using, limit, cursor)
 
 
 @router.get("/{calendar_id}/monitors", responses=answers({200: shapes.CalendarMonitors}, 404, 422))
 def list_calendar_monitors(context: Context, calendar_id: str, limit: Most = 100, cursor: Cursor = None) -> Response:
     """List the ids of the monitors that name the calendar."""
+    return _page_of_users(context, calendar_id, context.stores.calendar_store.monitors_using, limit, cursor)
+
+
+def _page_of_users(
+    context: ApiContext,
+    calendar_id: str,
+    read: Callable[[str, int, str], Sequence[str]],
+    limit: int,
+    cursor: str | None,
+) -> Response:
+    """A page of the ids that `read` finds after the cursor."""
     _read_cursor(cursor)
     found(context, calendar_id)
-    ids = context.stores.calendar_store.monitors_using(calendar_id, limit + 1, cursor or "")
+    ids = read(calendar_id, limit + 1, cursor or "")
     return _page(list(ids[:limit]), ids[limit - 1] if len(ids) > limit else None)
 
 
